@@ -1,0 +1,71 @@
+"""The shape of a dialect: how one config format is recognised and read.
+
+A dialect is one module of this package with a module-level ``DIALECT``; :mod:`cfglint.dialects.registry` finds it.
+Importing a dialect must stay cheap: schemas are data in ``data/`` and are loaded by :mod:`cfglint.dialects.schema`
+only when a file of that dialect is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cfglint.jobs.facts import Reading
+from cfglint.source.node import Document, Mapping
+from cfglint.source.shell import Command, Word
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """Why a document is of a dialect. ``score`` 0–100 decides between dialects that exclude each other."""
+
+    score: int
+    why: str
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """A command with what surrounds it: from a shell script, a Dockerfile, a Kubernetes container, a compose service.
+
+    ``words`` start with the program. ``facts`` hold what the carrier knows (GPU type and count, nodes, host memory).
+    """
+
+    words: list[Word]
+    document: Document
+    carrier: str
+    environment: dict[str, Word] = field(default_factory=dict)
+    image: Word | None = None
+    command: Command | None = None
+    name: str = ""
+    container: Mapping | None = None
+    """The container or service mapping, where the carrier is YAML."""
+    context: dict[str, Any] = field(default_factory=dict)
+    gpu: tuple[str, Any] | None = None
+    """Accelerator name with its origin."""
+    gpus: tuple[int, Any] | None = None
+    nodes: tuple[int, Any] | None = None
+    host_memory: tuple[int, Any] | None = None
+
+
+class Dialect:
+    """Base of all dialects. Override :meth:`recognise` and :meth:`read` (files), :meth:`read_launch` (commands), or both."""
+
+    name: str = ""
+    title: str = ""
+    kind: str = "train"
+    summary: str = ""
+    schema: str | None = None
+    """Name of the key table in ``data/`` (see :mod:`cfglint.dialects.schema`)."""
+
+    def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        """Say whether this dialect's tool would read ``root``; judge by content, not by file name."""
+        return None
+
+    def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
+        """Turn a recognised document into readings."""
+        return iter(())
+
+    def read_launch(self, launch: Launch) -> Iterator[Reading]:
+        """Readings of a command line this dialect knows; nothing where it is another's."""
+        return iter(())

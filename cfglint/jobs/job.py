@@ -1,0 +1,184 @@
+"""Jobs: the facts of one run, linked across documents. Field names are the field's standard terms (see the job file)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cfglint.catalog.accelerators import Accelerator
+from cfglint.catalog.architecture import Architecture
+from cfglint.jobs.facts import FactField, FactSet, Origin, Reading
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a job's model. ``architecture`` is None where nothing could be found; ``problem`` says why."""
+
+    id: str
+    architecture: Architecture | None
+    source: str
+    """``catalogue``, or the path of the config.json."""
+    origin: Origin
+    row: Any = None
+    """The catalogue's row (:class:`cfglint.catalog.models.Model`), where there is one."""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """``candidates`` are the accelerators a name can mean; empty where the name is unknown or none was given."""
+
+    candidates: tuple[Accelerator, ...]
+    name: str
+    gpus_per_node: int | None
+    nodes: int | None
+    origin: Origin | None
+    """Where the accelerator's name came from."""
+    count_origin: Origin | None = None
+    host_memory_bytes: int | None = None
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The accelerator, where the name means just one."""
+        return self.candidates[0] if len(self.candidates) == 1 else None
+
+    @property
+    def world_size(self) -> int | None:
+        return None if self.gpus_per_node is None else self.gpus_per_node * (self.nodes or 1)
+
+
+class Job(FactSet):
+    """Facts common to training and serving."""
+
+    kind = "train"
+
+    model_id = FactField[str]("Hub id or path, as written")
+    framework = FactField[str]()
+    framework_version = FactField[str]("a version, or a range as requirements write it")
+    gpu = FactField[str]("accelerator name as written")
+    gpus_per_node = FactField[int]()
+    nodes = FactField[int]()
+    quantization = FactField[str]("nf4, nf4-double, fp4, int8, gptq-int4, awq-int4, fp8 …")
+    tensor_parallel_size = FactField[int]()
+    pipeline_parallel_size = FactField[int]()
+    data_parallel_size = FactField[int]()
+    context_parallel_size = FactField[int]()
+    expert_parallel_size = FactField[int]()
+    trust_remote_code = FactField[bool]()
+
+    def __init__(self, name: str, readings: list[Reading] | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.readings: list[Reading] = readings or []
+        self.model: ModelFacts | None = None
+        self.hardware = Hardware((), "", None, None, None)
+        self.versions: dict[str, str] = {}
+        """Framework to version or specifier, from requirements, lock files, image tags or settings."""
+
+    @property
+    def primary(self) -> Reading | None:
+        """The reading the job is named after."""
+        return self.readings[0] if self.readings else None
+
+    def reading(self, *dialects: str) -> Reading | None:
+        """The job's first reading of one of these dialects."""
+        for reading in self.readings:
+            if reading.dialect in dialects:
+                return reading
+        return None
+
+    @property
+    def dialects(self) -> list[str]:
+        return list(dict.fromkeys(r.dialect for r in self.readings))
+
+    @property
+    def documents(self) -> list[str]:
+        return list(dict.fromkeys(r.document.path for r in self.readings))
+
+    @property
+    def architecture(self) -> Architecture | None:
+        return self.model.architecture if self.model else None
+
+
+class TrainingJob(Job):
+    """One training run."""
+
+    kind = "train"
+
+    method = FactField[str]("full, lora, qlora, dora, pretrain, dpo, orpo, kto, reward, grpo, ppo, distill, dpo+lora …")
+    lora_rank = FactField[int]()
+    lora_alpha = FactField[float]()
+    lora_dropout = FactField[float]()
+    lora_targets = FactField[list[str]]("module names, or ['all-linear']")
+    lora_modules_to_save = FactField[list[str]]()
+    weight_dtype = FactField[str]("dtype parameters are stored in: fp32, bf16, fp16, fp8")
+    compute_dtype = FactField[str]("autocast or engine dtype: bf16, fp16, fp8, or null for none (value 'none')")
+    master_weights = FactField[bool]("an fp32 copy beside 16-bit weights")
+    optimizer = FactField[str]("Hugging Face name")
+    micro_batch_size = FactField[int]()
+    gradient_accumulation_steps = FactField[int]()
+    global_batch_size = FactField[int]("sequences per optimizer step, where a file states it")
+    sequence_length = FactField[int]()
+    packing = FactField[bool]()
+    gradient_checkpointing = FactField[str]("none, full, selective")
+    attention = FactField[str]("flash2, flash3, sdpa, flex, eager, xformers")
+    loss_kernel = FactField[str]("torch, triton, chunked, fused_linear")
+    compile = FactField[bool]()
+    optimizer_foreach = FactField[bool]()
+    optimizer_in_backward = FactField[bool]()
+    upcast_unquantized = FactField[bool]()
+    fp8_linear = FactField[bool]()
+    zero_stage = FactField[int]()
+    fsdp = FactField[str]("full_shard, shard_grad_op, hybrid_shard, no_shard, none")
+    fsdp_version = FactField[int]()
+    offload_optimizer = FactField[str]("none, cpu, nvme")
+    offload_parameters = FactField[str]("none, cpu, nvme")
+    sequence_parallel = FactField[bool]()
+    dataset_tokens = FactField[int]()
+    epochs = FactField[float]()
+    max_steps = FactField[int]()
+    learning_rate = FactField[float]()
+    lr_scheduler = FactField[str]("Hugging Face name: linear, cosine, constant_with_warmup …")
+    warmup_steps = FactField[int]()
+    warmup_ratio = FactField[float]()
+    weight_decay = FactField[float]()
+    max_grad_norm = FactField[float]()
+    tf32 = FactField[bool]()
+
+
+class ServingJob(Job):
+    """One server, or one group of ranks that serve one model."""
+
+    kind = "serve"
+
+    dtype = FactField[str]("auto, bf16, fp16, fp32")
+    kv_cache_dtype = FactField[str]()
+    max_model_len = FactField[int]()
+    max_num_seqs = FactField[int]()
+    max_num_batched_tokens = FactField[int]()
+    gpu_memory_utilization = FactField[float]()
+    mem_fraction_static = FactField[float]()
+    enforce_eager = FactField[bool]()
+    block_size = FactField[int]()
+    cpu_offload_gb = FactField[float]()
+    swap_space = FactField[float]("GiB of host memory per GPU")
+    enable_prefix_caching = FactField[bool]()
+    enable_lora = FactField[bool]()
+    max_loras = FactField[int]()
+    max_lora_rank = FactField[int]()
+    limit_mm_per_prompt = FactField[dict[str, int]]()
+    speculative = FactField[dict[str, Any]]("speculative_config as a mapping")
+    enable_expert_parallel = FactField[bool]()
+    engine_args = FactField[dict[str, Any]]("any other argument of the engine, by its name with underscores")
+
+
+@dataclass(slots=True, eq=False)
+class Jobs:
+    """All jobs found in a run, with the readings that belong to none."""
+
+    training: list[TrainingJob] = field(default_factory=list)
+    serving: list[ServingJob] = field(default_factory=list)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        yield from self.training
+        yield from self.serving
