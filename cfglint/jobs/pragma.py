@@ -21,7 +21,7 @@ PRAGMA_PROBLEM: Final = "SUP002"
 
 _DIRECTIVE: Final = re.compile(r"(?:^|#[ \t]*)cfglint[ \t]*:[ \t]*")
 _NO_COLON: Final = re.compile(r"^cfglint[ \t]+(?=(?:gpu|gpus|nodes|dialect)=|ignore(?:-file)?\[)")
-_ASSIGNMENT: Final = re.compile(r"""(?P<key>[A-Za-z_][\w-]*)[ \t]*=[ \t]*(?P<value>"[^"]*"|'[^']*'|[^\s,;"']\S*)?""")
+_ASSIGNMENT: Final = re.compile(r"""(?P<key>[A-Za-z_][\w-]*)=(?P<value>"[^"]*"|'[^']*'|[^\s,;"']\S*)?""")
 _SEPARATOR: Final = re.compile(r"[\s,;]+")
 
 
