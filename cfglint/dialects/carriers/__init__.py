@@ -1,0 +1,1 @@
+"""Carriers: shell scripts, Dockerfiles, Kubernetes manifests and compose files that start a command of some dialect."""

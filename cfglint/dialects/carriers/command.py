@@ -1,0 +1,164 @@
+"""Finding the program that matters in a command: past ``sudo``, ``srun``, ``env``, ``docker run`` and friends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cfglint.dialects.base import Launch
+from cfglint.source.shell import Word
+
+WRAPPERS = frozenset(
+    "sudo env time nohup exec eval stdbuf numactl nsys ncu srun mpirun mpiexec timeout nice ionice chroot gosu tini "
+    "dumb-init unbuffer script singularity apptainer conda mamba uv uvx pipx poetry xargs setsid taskset then do else "
+    "if while command && ||".split()
+)
+STARTERS = frozenset(
+    "torchrun accelerate deepspeed python python3 vllm llamafactory-cli axolotl trl swift sglang tune litgpt composer "
+    "text-generation-launcher lmdeploy llama-server trtllm-serve docker podman nerdctl torchx".split()
+)
+CONTAINER_PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
+DOCKER_BOOLEANS = frozenset(
+    "d detach i interactive t tty rm init privileged read-only no-healthcheck oom-kill-disable P publish-all it ti dit "
+    "itd idt tid sig-proxy disable-content-trust q quiet".split()
+)
+
+
+def basename(text: str) -> str:
+    return text.rsplit("/", 1)[-1]
+
+
+def unwrap(words: list[Word]) -> list[Word]:
+    """The words from the program that matters on. Words of a wrapper that leads nowhere known come back unchanged."""
+    if not words:
+        return words
+    if basename(words[0].text) not in WRAPPERS and "=" not in words[0].text.split("/", 1)[0]:
+        return words
+    for i, word in enumerate(words):
+        name = basename(word.text)
+        if name in STARTERS or name.startswith(("python3.", "torchrun")):
+            return words[i:]
+    return words
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run: a program's base name, a Python module (``module`` True) or a script, with its arguments."""
+
+    name: str
+    word: Word
+    arguments: list[Word]
+    module: bool = False
+    script: bool = False
+
+
+def program(words: list[Word]) -> Program | None:
+    """Look through ``python [-u] [-m module|script.py]``; any other first word is the program itself."""
+    if not words:
+        return None
+    name = basename(words[0].text)
+    if name in ("python", "python3") or name.startswith("python3.") or name == "python2":
+        i = 1
+        while i < len(words) and words[i].text.startswith("-") and words[i].text not in ("-m", "-c"):
+            i += 2 if words[i].text in ("-W", "-X") else 1
+        if i >= len(words) or words[i].text == "-c":
+            return None
+        if words[i].text == "-m":
+            return Program(words[i + 1].text, words[i + 1], words[i + 2 :], module=True) if i + 1 < len(words) else None
+        return Program(words[i].text, words[i], words[i + 1 :], script=True)
+    return Program(name, words[0], words[1:], script=name.endswith(".py"))
+
+
+@dataclass
+class ContainerRun:
+    """``docker run``: image, the words after it, and the options before it (name → words of its values)."""
+
+    image: Word
+    arguments: list[Word]
+    options: dict[str, list[Word]]
+
+
+def container_run(words: list[Word]) -> ContainerRun | None:
+    """Read ``docker run [options] IMAGE [words]``."""
+    if len(words) < 3 or basename(words[0].text) not in CONTAINER_PROGRAMS:
+        return None
+    i = 1
+    while i < len(words) and words[i].text not in ("run", "create"):
+        if words[i].text in ("container",) or words[i].text.startswith("-"):
+            i += 1
+            continue
+        return None
+    i += 1
+    options: dict[str, list[Word]] = {}
+    while i < len(words) and words[i].text.startswith("-"):
+        text, equals, inline = words[i].text.partition("=")
+        name = text.lstrip("-")
+        if equals:
+            options.setdefault(name, []).append(
+                Word(inline, words[i].raw.partition("=")[2], words[i].span, words[i].known, words[i].quoted)
+            )
+            i += 1
+        elif name in DOCKER_BOOLEANS:
+            options.setdefault(name, []).append(words[i])
+            i += 1
+        elif i + 1 < len(words):
+            options.setdefault(name, []).append(words[i + 1])
+            i += 2
+        else:
+            return None
+    if i >= len(words):
+        return None
+    return ContainerRun(words[i], words[i + 1 :], options)
+
+
+def image_version(image: str) -> str | None:
+    """The version a tag states: ``vllm/vllm-openai:v0.11.0-cu128`` → ``0.11.0``; None for ``latest`` and digests."""
+    tag = image.split("@", 1)[0].rpartition("/")[2].partition(":")[2]
+    text = tag[1:] if tag[:1] == "v" and tag[1:2].isdigit() else tag
+    number = text.split("-", 1)[0].split("_", 1)[0].split("+", 1)[0]
+    parts = number.split(".")
+    if len(parts) >= 2 and parts[0].isdigit() and parts[1][:1].isdigit():
+        return number
+    return None
+
+
+def expanded(launch: Launch) -> Iterator[Launch]:
+    """The launch itself, or for ``docker run`` what runs inside the container, with image and options noted."""
+    words = unwrap(launch.words)
+    run = container_run(words)
+    if run is None:
+        launch.words = words
+        yield launch
+        return
+    environment = dict(launch.environment)
+    for option in [*run.options.get("e", ()), *run.options.get("env", ())]:
+        name, equals, _ = option.text.partition("=")
+        if equals:
+            environment[name] = Word(option.text[len(name) + 1 :], option.raw, option.span, option.known, option.quoted)
+    entrypoint = run.options.get("entrypoint", [None])[-1]
+    inner = [entrypoint] if isinstance(entrypoint, Word) else []
+    context = {**launch.context, "docker": run}
+    yield Launch(
+        words=unwrap([*inner, *run.arguments]) if inner else list(run.arguments),
+        document=launch.document,
+        carrier=launch.carrier,
+        environment=environment,
+        image=run.image,
+        command=launch.command,
+        name=launch.name,
+        context=context,
+        gpu=launch.gpu,
+        gpus=_docker_gpus(run) or launch.gpus,
+        nodes=launch.nodes,
+    )
+
+
+def _docker_gpus(run: ContainerRun) -> tuple[int, Word] | None:
+    """``--gpus 2`` or ``--gpus '"device=0,1"'``; ``all`` says nothing of the count."""
+    for word in run.options.get("gpus", ()):
+        text = word.text.strip("\"'")
+        if text.isdigit():
+            return int(text), word
+        if text.startswith("device="):
+            return len([d for d in text[len("device=") :].split(",") if d]), word
+    return None

@@ -1,0 +1,131 @@
+"""Shell scripts and Dockerfiles as carriers: their commands become launches, SLURM headers become hardware."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cfglint.dialects.base import Launch
+from cfglint.dialects.carriers.command import expanded
+from cfglint.jobs.facts import FileOrigin
+from cfglint.source.node import Document
+from cfglint.source.shell import Word
+
+
+def origin_of(document: Document, word: Word, *route: str) -> FileOrigin:
+    return FileOrigin(document, route or (word.text,), word.span, word.span)
+
+
+def launches(document: Document) -> Iterator[Launch]:
+    """Every command of a script, with its environment and what ``#SBATCH`` lines and ``CUDA_VISIBLE_DEVICES`` say."""
+    script = document.script
+    if script is None:
+        return
+    slurm = SlurmHeader(document, script.directives)
+    carrier = "dockerfile" if document.file.format == "dockerfile" else ("slurm" if script.directives else "shell")
+    for command in script.commands:
+        if not command.words:
+            continue
+        environment = {**command.environment, **command.assignments}
+        gpus = slurm.gpus
+        visible = environment.get("CUDA_VISIBLE_DEVICES")
+        if visible is not None and visible.known and re.fullmatch(r"\d+(,\d+)*,?", visible.text.strip()):
+            count = len([d for d in visible.text.split(",") if d.strip()])
+            gpus = (count, origin_of(document, visible, "CUDA_VISIBLE_DEVICES"))
+        yield from expanded(
+            Launch(
+                words=list(command.words),
+                document=document,
+                carrier=carrier,
+                environment=environment,
+                command=command,
+                gpu=slurm.gpu,
+                gpus=gpus,
+                nodes=slurm.nodes,
+                host_memory=slurm.memory,
+                context={"slurm": slurm} if script.directives else {},
+            )
+        )
+
+
+class SlurmHeader:
+    """What ``#SBATCH`` lines say: GPU type and count per node, nodes, host memory per node."""
+
+    def __init__(self, document: Document, directives: list[Word]) -> None:
+        self.gpu: tuple[str, FileOrigin] | None = None
+        self.gpus: tuple[int, FileOrigin] | None = None
+        self.nodes: tuple[int, FileOrigin] | None = None
+        self.memory: tuple[int, FileOrigin] | None = None
+        self.tasks_per_node: int | None = None
+        options = list(_slurm_options(directives))
+        total: tuple[int, FileOrigin] | None = None
+        for name, value, word in options:
+            origin = FileOrigin(document, (f"SBATCH --{name}",), word.span, word.span)
+            if name in ("gres", "gpus-per-node", "gpus-per-task", "gpus"):
+                kind, count = _gres(value, bare=name != "gres")
+                if kind and self.gpu is None:
+                    self.gpu = (kind, origin)
+                if count is not None:
+                    if name == "gpus":
+                        total = (count, origin)
+                    elif name != "gpus-per-task":
+                        self.gpus = (count, origin)
+            elif name in ("nodes", "N") and value.isdigit():
+                self.nodes = (int(value), origin)
+            elif name == "ntasks-per-node" and value.isdigit():
+                self.tasks_per_node = int(value)
+            elif name == "mem":
+                size = memory_bytes(value, default_unit="M")
+                if size:
+                    self.memory = (size, origin)
+        if total is not None and self.gpus is None:
+            nodes = self.nodes[0] if self.nodes else 1
+            if nodes and total[0] % nodes == 0:
+                self.gpus = (total[0] // nodes, total[1])
+
+
+def _slurm_options(directives: list[Word]) -> Iterator[tuple[str, str, Word]]:
+    i = 0
+    while i < len(directives):
+        word = directives[i]
+        i += 1
+        if not word.text.startswith("-"):
+            continue
+        name, equals, value = word.text.lstrip("-").partition("=")
+        if not equals and word.text.startswith("-") and not word.text.startswith("--") and len(name) > 1:
+            name, value, equals = name[0], name[1:], "="
+        if not equals and i < len(directives) and not directives[i].text.startswith("-"):
+            value = directives[i].text
+            i += 1
+        yield name, value, word
+
+
+def _gres(value: str, bare: bool) -> tuple[str | None, int | None]:
+    """``gpu:a100:8`` → (a100, 8); ``gpu:8`` → (None, 8); with ``bare``: ``8`` or ``a100:8``."""
+    for part in value.split(","):
+        pieces = part.split("(")[0].split(":")
+        if not bare:
+            if pieces[0] != "gpu":
+                continue
+            pieces = pieces[1:]
+        if pieces and pieces[-1].isdigit():
+            return (pieces[0] if len(pieces) > 1 else None), int(pieces[-1])
+        if not bare and not pieces:
+            return None, 1
+        if pieces and pieces[0]:
+            return pieces[0], 1 if not bare else None
+    return None, None
+
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)[bB]?\s*$", re.IGNORECASE)
+
+
+def memory_bytes(text: str, default_unit: str = "", binary: bool = True) -> int | None:
+    """``200G``, ``512Mi``, ``64000`` (in ``default_unit``) as bytes. Kubernetes ``G`` is 10^9: pass ``binary=False``."""
+    match = _SIZE.match(text)
+    if not match:
+        return None
+    unit = (match.group(2) or default_unit).upper()
+    base = 1024 if binary or match.group(3) else 1000
+    power = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}[unit]
+    return int(float(match.group(1)) * base**power)
