@@ -1,0 +1,90 @@
+"""Compose files as carriers: each service's entrypoint and command, its image, environment and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cfglint.dialects.base import Launch
+from cfglint.dialects.carriers.command import expanded
+from cfglint.dialects.carriers.kubernetes import environment, words_of
+from cfglint.jobs.facts import FileOrigin
+from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, Span, at
+from cfglint.source.shell import Word, parse_shell
+
+
+def matches(root: Node | None) -> bool:
+    """``services`` whose members have an image, a build or a command."""
+    services = at(root, "services")
+    return isinstance(services, Mapping) and any(
+        isinstance(e.value, Mapping) and any(k in e.value for k in ("image", "build", "command", "entrypoint"))
+        for e in services.index.values()
+    )
+
+
+def launches(document: Document) -> Iterator[Launch]:
+    """A launch for each service."""
+    services = document.at("services")
+    if not isinstance(services, Mapping):
+        return
+    for name, entry in services.index.items():
+        service = entry.value
+        if not isinstance(service, Mapping):
+            continue
+        route: Route = ("services", name)
+        image = service.get("image")
+        image_word = (
+            Word(str(image.value), image.raw, image.span, "$" not in str(image.value))
+            if isinstance(image, Scalar) and image.value
+            else None
+        )
+        context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
+        yield from expanded(
+            Launch(
+                words=[*_words(service.get("entrypoint")), *_words(service.get("command"))],
+                document=document,
+                carrier="compose",
+                environment=environment(service),
+                image=image_word,
+                name=name,
+                container=service,
+                context=context,
+                gpus=_gpu_count(document, route, service),
+            )
+        )
+
+
+def _words(node: Node | None) -> list[Word]:
+    """Compose splits a string as a shell does; a list is taken as it is."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return words_of(node)
+    parsed = parse_shell("", node.value)
+    words: list[Word] = []
+    searched = 0
+    for command in parsed.script.commands if parsed.script else []:
+        for word in command.words:
+            offset = node.raw.find(word.raw, searched) if word.raw else -1
+            if offset >= 0:
+                searched = offset + len(word.raw)
+                start = node.span.start + offset
+                span = Span(start, start + len(word.raw))
+            else:
+                span = node.span
+            words.append(Word(word.text, word.raw, span, word.known and "$" not in word.text, word.quoted))
+    return words
+
+
+def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int, FileOrigin] | None:
+    devices = at(service, "deploy", "resources", "reservations", "devices")
+    for i, device in enumerate(devices.items if isinstance(devices, Sequence) else []):
+        if not isinstance(device, Mapping):
+            continue
+        where = (*route, "deploy", "resources", "reservations", "devices", i)
+        ids = device.entry("device_ids")
+        if ids is not None and isinstance(ids.value, Sequence):
+            return len(ids.value.items), FileOrigin(document, (*where, "device_ids"), ids.key.span, ids.value.span)
+        count = device.entry("count")
+        if count is not None and isinstance(count.value, Scalar) and str(count.value.value).isdigit():
+            origin = FileOrigin(document, (*where, "count"), count.key.span, count.value.span)
+            return int(str(count.value.value)), origin
+    return None

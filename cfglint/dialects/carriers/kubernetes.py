@@ -1,0 +1,233 @@
+"""Kubernetes manifests as carriers: each container's command and args, with its image, environment, GPUs and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cfglint.dialects.base import Launch
+from cfglint.dialects.carriers.command import expanded
+from cfglint.dialects.carriers.shell import memory_bytes
+from cfglint.jobs.facts import FileOrigin
+from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, at, value_at
+from cfglint.source.shell import Command, Word, parse_shell
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/i915")
+SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "ash", "/bin/ash")
+POD_TEMPLATE_ROUTES: tuple[Route, ...] = (
+    ("spec",),
+    ("spec", "template", "spec"),
+    ("spec", "jobTemplate", "spec", "template", "spec"),
+    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
+    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    ("spec", "predictor"),
+    ("spec", "predictor", "podSpec"),
+)
+
+
+def matches(root: Node | None) -> bool:
+    return (
+        isinstance(root, Mapping)
+        and isinstance(value_at(root, "apiVersion"), str)
+        and isinstance(value_at(root, "kind"), str)
+    )
+
+
+def pod_specs(root: Mapping) -> Iterator[tuple[Route, Mapping]]:
+    """Every pod spec of a manifest with its route, items of a ``List`` included."""
+    if value_at(root, "kind") == "List":
+        items = root.get("items")
+        if isinstance(items, Sequence):
+            for i, item in enumerate(items.items):
+                if isinstance(item, Mapping):
+                    for route, spec in pod_specs(item):
+                        yield ("items", i, *route), spec
+        return
+    for route in POD_TEMPLATE_ROUTES:
+        spec = at(root, *route)
+        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), Sequence):
+            yield route, spec
+
+
+def launches(document: Document) -> Iterator[Launch]:
+    """A launch for each container of each pod."""
+    root = document.root
+    if not isinstance(root, Mapping):
+        return
+    for route, spec in pod_specs(root):
+        containers = spec.get("containers")
+        assert isinstance(containers, Sequence)
+        for i, container in enumerate(containers.items):
+            if isinstance(container, Mapping):
+                yield from _container(document, root, (*route, "containers", i), spec, container)
+
+
+def _container(
+    document: Document, root: Mapping, route: Route, spec: Mapping, container: Mapping
+) -> Iterator[Launch]:
+    gpus = _gpu_count(document, route, container)
+    context: dict[str, Any] = {
+        "kind": value_at(root, "kind"), "manifest": root, "pod_spec": spec, "pod_route": route[:-2],
+        "container_route": route,
+    }
+    base = Launch(
+        words=[],
+        document=document,
+        carrier="kubernetes",
+        environment=environment(container),
+        image=_word(container.get("image")),
+        name=str(value_at(root, "metadata", "name") or value_at(container, "name") or ""),
+        container=container,
+        context=context,
+        gpu=_gpu_label(document, route, spec),
+        gpus=gpus,
+        host_memory=_memory_limit(document, route, container),
+    )
+    for words, command in container_commands(container.get("command"), container.get("args")):
+        yield from expanded(
+            Launch(
+                words=words, document=document, carrier=base.carrier,
+                environment={**base.environment, **(command.environment if command else {})},
+                image=base.image, command=command, name=base.name, container=container, context=dict(context),
+                gpu=base.gpu, gpus=base.gpus, host_memory=base.host_memory,
+            )
+        )
+
+
+def container_commands(command: Node | None, args: Node | None) -> Iterator[tuple[list[Word], Command | None]]:
+    """The words a container starts: command followed by args; a ``sh -c`` script is read as shell with true places.
+
+    A container without either still yields one launch with no words: its image's own entrypoint runs.
+    """
+    words = [*words_of(command), *words_of(args)]
+    texts = [w.text for w in words]
+    script_at = _shell_script(texts)
+    if script_at is None:
+        yield words, None
+        return
+    script_word = words[script_at]
+    parsed = parse_shell("", script_word.text)
+    found = False
+    for inner in parsed.script.commands if parsed.script else []:
+        found = True
+        yield [_moved(w, script_word) for w in inner.words], inner
+    if not found:
+        yield words, None
+
+
+def _shell_script(texts: list[str]) -> int | None:
+    if not texts or texts[0] not in SHELLS:
+        return None
+    for i, text in enumerate(texts[1:], 1):
+        if text.startswith("-") and "c" in text and not text.startswith("--"):
+            return i + 1 if i + 1 < len(texts) else None
+        if not text.startswith("-"):
+            return None
+    return None
+
+
+def _moved(word: Word, script: Word) -> Word:
+    """A word of an inner script at its place in the YAML text, where the text is the same there; else the whole value."""
+    from cfglint.source.node import Span
+
+    offset = script.raw.find(word.raw) if word.raw else -1
+    if offset >= 0 and script.raw.count(word.raw) == 1:
+        start = script.span.start + offset
+        return Word(word.text, word.raw, Span(start, start + len(word.raw)), word.known, word.quoted)
+    return Word(word.text, word.raw, script.span, word.known, word.quoted)
+
+
+def words_of(node: Node | None) -> list[Word]:
+    """A list of strings, or one string, as words. A string alone is one word for Kubernetes."""
+    if isinstance(node, Sequence):
+        return [w for item in node.items if (w := _word(item)) is not None]
+    word = _word(node)
+    return [word] if word else []
+
+
+def _word(node: Node | None) -> Word | None:
+    if not isinstance(node, Scalar) or node.value is None:
+        return None
+    text = node.value if isinstance(node.value, str) else node.raw
+    known = "$(" not in text and "${" not in text and "{{" not in text
+    return Word(text, node.raw, node.span, known, node.quoted)
+
+
+def environment(container: Mapping) -> dict[str, Word]:
+    """``env`` entries with a literal value, or a compose ``environment`` mapping or list."""
+    found: dict[str, Word] = {}
+    env = container.get("env") or container.get("environment")
+    if isinstance(env, Sequence):
+        for item in env.items:
+            if isinstance(item, Mapping):
+                name, value = value_at(item, "name"), _word(item.get("value"))
+                if isinstance(name, str) and value is not None:
+                    found[name] = value
+            elif isinstance(item, Scalar) and isinstance(item.value, str):
+                name, equals, text = item.value.partition("=")
+                if equals:
+                    found[name] = Word(text, item.raw, item.span, "$" not in text, item.quoted)
+    elif isinstance(env, Mapping):
+        for name, entry in env.index.items():
+            word = _word(entry.value)
+            if word is not None:
+                found[name] = word
+    return found
+
+
+def _gpu_count(document: Document, route: Route, container: Mapping) -> tuple[int, FileOrigin] | None:
+    for part in ("limits", "requests"):
+        resources = at(container, "resources", part)
+        if isinstance(resources, Mapping):
+            for name in GPU_RESOURCES:
+                entry = resources.entry(name)
+                if entry is None or not isinstance(entry.value, Scalar):
+                    continue
+                text = str(entry.value.value)
+                if text.isdigit():
+                    origin = FileOrigin(
+                        document, (*route, "resources", part, name), entry.key.span, entry.value.span
+                    )
+                    return int(text), origin
+    return None
+
+
+def _memory_limit(document: Document, route: Route, container: Mapping) -> tuple[int, FileOrigin] | None:
+    resources = at(container, "resources", "limits")
+    entry = resources.entry("memory") if isinstance(resources, Mapping) else None
+    if entry is None or not isinstance(entry.value, Scalar):
+        return None
+    size = memory_bytes(str(entry.value.value), binary=False)
+    if size is None:
+        return None
+    return size, FileOrigin(
+        document, (*route, "resources", "limits", "memory"), entry.key.span, entry.value.span
+    )
+
+
+def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, FileOrigin] | None:
+    """The accelerator a node selector or required affinity names, through the catalogue's label table."""
+    from cfglint.catalog.labels import accelerator_of_label
+
+    selector = spec.get("nodeSelector")
+    if isinstance(selector, Mapping):
+        for name, entry in selector.index.items():
+            if isinstance(entry.value, Scalar):
+                gpu = accelerator_of_label(name, str(entry.value.value))
+                if gpu is not None:
+                    pod = route[:-2]
+                    return gpu, FileOrigin(document, (*pod, "nodeSelector", name), entry.key.span, entry.value.span)
+    terms = at(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    if isinstance(terms, Sequence) and len(terms.items) == 1:
+        expressions = at(terms.items[0], "matchExpressions")
+        for expression in expressions.items if isinstance(expressions, Sequence) else []:
+            values = at(expression, "values")
+            if value_at(expression, "operator") == "In" and isinstance(values, Sequence) and len(values.items) == 1:
+                value = values.items[0]
+                if isinstance(value, Scalar):
+                    gpu = accelerator_of_label(str(value_at(expression, "key")), str(value.value))
+                    if gpu is not None:
+                        return gpu, FileOrigin(document, (*route[:-2], "affinity"), value.span, value.span)
+    return None

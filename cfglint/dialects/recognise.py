@@ -1,0 +1,157 @@
+"""Which dialect each document is, and what it reads there. Judged by content; a pragma or a setting overrides."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+
+from cfglint.dialects.base import Dialect, Launch
+from cfglint.jobs.facts import Reading
+from cfglint.source.node import Document, Mapping, SourceFile
+
+SNIFFED_KEYS = 3
+"""Distinctive keys of one dialect that must stand in a broken file's text before its fault is reported as ours."""
+
+
+@dataclass
+class FileReport:
+    """What became of one file: for ``--show-files``."""
+
+    path: str
+    format: str | None
+    dialects: list[str] = field(default_factory=list)
+    carrier: str | None = None
+    skipped: str | None = None
+    why: str | None = None
+    broken_as: str | None = None
+    """The dialect a file that does not parse looks like."""
+
+
+@lru_cache(maxsize=1)
+def dialects() -> tuple[Dialect, ...]:
+    """Every module of this package that offers a ``DIALECT``, by name."""
+    import cfglint.dialects as package
+
+    found: list[Dialect] = []
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.ispkg:
+            continue
+        module = import_module(f"{package.__name__}.{info.name}")
+        offered = getattr(module, "DIALECT", None)
+        if isinstance(offered, Dialect):
+            found.append(offered)
+    return tuple(sorted(found, key=lambda d: d.name))
+
+
+def dialect_named(name: str) -> Dialect | None:
+    return next((d for d in dialects() if d.name == name), None)
+
+
+def recognise_files(
+    files: Iterable[SourceFile], override: Callable[[str], str | None] = lambda path: None
+) -> tuple[list[Reading], dict[str, FileReport]]:
+    """Readings of all files, and a report for each. ``override`` gives the dialect settings name for a path."""
+    readings: list[Reading] = []
+    reports: dict[str, FileReport] = {}
+    for file in files:
+        report = FileReport(file.path, file.format, skipped=file.skipped)
+        reports[file.path] = report
+        if file.skipped:
+            continue
+        if file.fatal:
+            report.broken_as = _sniff(file.text)
+        forced = override(file.path) or _pragma_dialect(file)
+        for document in file.documents:
+            for reading in _document(document, forced):
+                readings.append(reading)
+                if reading.dialect not in report.dialects:
+                    report.dialects.append(reading.dialect)
+                report.carrier = report.carrier or reading.carrier
+                report.why = report.why or reading.why or None
+        if file.script is not None and not file.documents:
+            for reading in _launches(Document(file), _script_launches):
+                readings.append(reading)
+                if reading.dialect not in report.dialects:
+                    report.dialects.append(reading.dialect)
+                report.carrier = report.carrier or reading.carrier
+                report.why = report.why or reading.why or None
+    return readings, reports
+
+
+def _pragma_dialect(file: SourceFile) -> str | None:
+    if "cfglint:" not in file.text:
+        return None
+    from cfglint.jobs.pragma import read_pragmas
+
+    pragma = read_pragmas(file).dialect
+    return pragma.value if pragma is not None else None
+
+
+def _document(document: Document, forced: str | None) -> list[Reading]:
+    if document.script is not None:
+        return _launches(document, _script_launches)
+    root = document.root
+    if not isinstance(root, Mapping):
+        return []
+    if forced is not None:
+        dialect = dialect_named(forced)
+        if dialect is not None:
+            return _stamped(list(dialect.read(document, root)), "named by a cfglint comment or setting")
+    from cfglint.dialects.carriers import compose, kubernetes
+
+    if kubernetes.matches(root):
+        found = _launches(document, kubernetes.launches)
+        if found:
+            return found
+    elif compose.matches(root):
+        return _launches(document, compose.launches)
+    best = None
+    for dialect in dialects():
+        recognition = dialect.recognise(document, root)
+        if recognition is not None and (best is None or recognition.score > best[0].score):
+            best = (recognition, dialect)
+    if best is None:
+        return []
+    recognition, dialect = best
+    return _stamped(list(dialect.read(document, root)), recognition.why)
+
+
+def _stamped(readings: list[Reading], why: str) -> list[Reading]:
+    for reading in readings:
+        reading.why = reading.why or why
+    return readings
+
+
+def _script_launches(document: Document) -> Iterable[Launch]:
+    from cfglint.dialects.carriers import shell
+
+    return shell.launches(document)
+
+
+def _launches(document: Document, find: Callable[[Document], Iterable[Launch]]) -> list[Reading]:
+    readings: list[Reading] = []
+    for launch in find(document):
+        for dialect in dialects():
+            for reading in dialect.read_launch(launch):
+                reading.carrier = reading.carrier or launch.carrier
+                reading.context.setdefault("launch", launch)
+                readings.append(reading)
+    return readings
+
+
+_KEY = re.compile(r"""^[ \t]*(?:- )?["']?([A-Za-z_][\w.-]*)["']?[ \t]*:""", re.MULTILINE)
+
+
+def _sniff(text: str) -> str | None:
+    """The dialect whose distinctive keys a broken file holds, or None."""
+    keys = set(_KEY.findall(text[:65536]))
+    best: tuple[int, str] | None = None
+    for dialect in dialects():
+        hits = len(keys & dialect.markers)
+        if hits >= SNIFFED_KEYS and (best is None or hits > best[0]):
+            best = (hits, dialect.name)
+    return best[1] if best else None
