@@ -1,0 +1,319 @@
+"""Launch lines: torchrun, accelerate launch, deepspeed, and the trainers' own commands (axolotl, llamafactory-cli, trl).
+
+A launch says how many processes run where, names the files of the run, and may carry the trainer's own arguments. Those
+are read by the trainer's dialect from the flags, exactly as from a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cfglint.dialects.base import Dialect, Launch
+from cfglint.dialects.carriers.command import Program, basename, program
+from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
+from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
+from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
+from cfglint.source.shell import Word
+
+TORCHRUN_BOOLEANS = frozenset("standalone m module no_python run_path virtual_local_rank use_env use-env".split())
+ACCELERATE_BOOLEANS = frozenset(
+    "quiet cpu multi_gpu tpu ipex use_deepspeed use_fsdp use_megatron_lm use_xpu use_parallelism_config m module "
+    "no_python debug same_network tpu_use_cluster tpu_use_sudo no_tpu_cluster enable_cpu_affinity use_mps_device "
+    "dynamo_use_fullgraph dynamo_use_dynamic dynamo_use_regional_compilation".split()
+)
+DEEPSPEED_BOOLEANS = frozenset(
+    "module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid m elastic_training".split()
+)
+TRL_METHODS = {
+    "sft": "full", "dpo": "dpo", "kto": "kto", "orpo": "orpo", "grpo": "grpo", "rloo": "rloo", "reward": "reward",
+    "ppo": "ppo", "cpo": "cpo",
+}
+MODULES = {
+    "axolotl.cli.train": "axolotl", "axolotl.cli.main": "axolotl", "llamafactory.cli": "llamafactory",
+    "trl.scripts.sft": "trl", "trl.scripts.dpo": "trl", "trl.scripts.grpo": "trl",
+}
+CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg")
+DEEPSPEED_FLAGS = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config")
+TRAINER_KEYS = frozenset(
+    "per_device_train_batch_size model_name_or_path gradient_accumulation_steps num_train_epochs learning_rate "
+    "output_dir gradient_checkpointing max_steps lr_scheduler_type save_strategy bf16 fp16 warmup_ratio deepspeed "
+    "max_seq_length max_length".split()
+)
+TRAINER_KEYS_NEEDED = 4
+"""Trainer arguments a script's flags must hold to be read as Hugging Face's."""
+SERVERS = ("vllm", "sglang", "lmdeploy")
+
+
+def split_at_script(words: list[Word], booleans: frozenset[str]) -> tuple[list[Word], list[Word]]:
+    """A launcher's own words, and the script with its arguments."""
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if not is_flag(word):
+            return words[:i], words[i:]
+        name = flag_name(word.text.partition("=")[0])
+        i += 1 if "=" in word.text or name in booleans else 2
+    return words, []
+
+
+class LaunchDialect(Dialect):
+    name = "launch"
+    title = "Launch lines"
+    kind = "train"
+    summary = "torchrun, accelerate launch, deepspeed, axolotl train, llamafactory-cli train, trl, with their arguments"
+
+    def read_launch(self, launch: Launch) -> Iterator[Reading]:
+        started = program(launch.words)
+        if started is None:
+            return
+        reader = _Reader(launch)
+        if started.name in ("torchrun", "torch.distributed.run", "torch.distributed.launch"):
+            yield from reader.torchrun(started)
+        elif started.name == "accelerate" and started.arguments and started.arguments[0].text == "launch":
+            yield from reader.accelerate(Program("accelerate", started.word, started.arguments[1:]))
+        elif started.name in ("accelerate.commands.launch", "accelerate-launch"):
+            yield from reader.accelerate(started)
+        elif started.name in ("deepspeed", "deepspeed.launcher.runner"):
+            yield from reader.deepspeed(started)
+        elif reader.is_trainer(started):
+            yield from reader.trainer(started, None)
+        elif started.script:
+            yield from reader.plain_script(started)
+
+
+class _Reader:
+    """Reads one launch into a launch reading and, where the trainer's arguments are on the line, that trainer's reading."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.document = launch.document
+
+    def reading(self, started: Program, words: list[Word], booleans: frozenset[str], why: str) -> Reading:
+        arguments = read_flags(words, booleans)
+        span = _span([started.word, *words])
+        arguments.mapping.span = span
+        reading = Reading("launch", self.document, arguments.mapping, role="launch", why=why, framework=None)
+        reading.context["words"] = self.launch.words
+        return reading
+
+    def surroundings(self, reading: Reading) -> None:
+        """Hardware that the carrier knows: SLURM, Kubernetes, CUDA_VISIBLE_DEVICES. The launcher's own words come first."""
+        launch = self.launch
+        for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
+            if pair is not None:
+                origin = pair[1]
+                if isinstance(origin, Word):
+                    origin = FileOrigin(self.document, (name,), origin.span, origin.span)
+                reading.facts.state(name, pair[0], origin)
+        if launch.host_memory is not None:
+            reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
+
+    def integer(self, reading: Reading, fact: str, *flags: str) -> None:
+        for flag in flags:
+            if flag in _keys(reading.root):
+                value = reading.value(flag)
+                if isinstance(value, int) and not isinstance(value, bool):
+                    reading.facts.state(fact, value, reading.origin(flag))
+                else:
+                    text = str(value)
+                    if re.fullmatch(r"\d+:\d+", text):  # torchrun's elastic MIN:MAX
+                        low, high = text.split(":")
+                        if low == high:
+                            reading.facts.state(fact, int(low), reading.origin(flag))
+                            return
+                    reading.facts.state(fact, UNKNOWN, reading.origin(flag))
+                return
+
+    def torchrun(self, started: Program) -> Iterator[Reading]:
+        own, rest = split_at_script(started.arguments, TORCHRUN_BOOLEANS)
+        reading = self.reading(started, own, TORCHRUN_BOOLEANS, "torchrun")
+        self.integer(reading, "gpus_per_node", "nproc_per_node", "nproc-per-node")
+        self.integer(reading, "nodes", "nnodes")
+        self.surroundings(reading)
+        yield from self.inner(reading, rest, "m" in _keys(reading.root) or "module" in _keys(reading.root))
+
+    def accelerate(self, started: Program) -> Iterator[Reading]:
+        own, rest = split_at_script(started.arguments, ACCELERATE_BOOLEANS)
+        reading = self.reading(started, own, ACCELERATE_BOOLEANS, "accelerate launch")
+        self.integer(reading, "nodes", "num_machines")
+        total = reading.value("num_processes")
+        if isinstance(total, int) and total > 0:
+            nodes = reading.facts.value("nodes", 1)
+            if total % nodes == 0:
+                reading.facts.state("gpus_per_node", total // nodes, reading.origin("num_processes"))
+        precision = reading.value("mixed_precision")
+        if isinstance(precision, str) and precision in ("no", "fp16", "bf16", "fp8"):
+            value = "none" if precision == "no" else precision
+            reading.facts.state("compute_dtype", value, reading.origin("mixed_precision"))
+        self.integer(reading, "zero_stage", "zero_stage")
+        self.integer(reading, "gradient_accumulation_steps", "gradient_accumulation_steps")
+        self.reference(reading, "accelerate", "config_file")
+        self.reference(reading, "deepspeed", "deepspeed_config_file")
+        self.surroundings(reading)
+        yield from self.inner(reading, rest, "m" in _keys(reading.root) or "module" in _keys(reading.root))
+
+    def deepspeed(self, started: Program) -> Iterator[Reading]:
+        own, rest = split_at_script(started.arguments, DEEPSPEED_BOOLEANS)
+        if not rest and not own:
+            return
+        reading = self.reading(started, own, DEEPSPEED_BOOLEANS, "deepspeed")
+        self.integer(reading, "gpus_per_node", "num_gpus")
+        self.integer(reading, "nodes", "num_nodes")
+        include = reading.value("include")
+        if include is not None and not reading.facts.stated("gpus_per_node"):
+            hosts = re.findall(r"[\w.-]+:([\d,]+)", str(include))
+            counts = {len(h.split(",")) for h in hosts}
+            if len(counts) == 1:
+                reading.facts.state("gpus_per_node", counts.pop(), reading.origin("include"))
+                if not reading.facts.stated("nodes"):
+                    reading.facts.state("nodes", len(hosts), reading.origin("include"))
+        self.surroundings(reading)
+        yield from self.inner(reading, rest, "module" in _keys(reading.root) or "m" in _keys(reading.root))
+
+    def reference(self, reading: Reading, role: str, *flags: str) -> None:
+        for flag in flags:
+            target = reading.value(flag)
+            if isinstance(target, str) and target:
+                reading.references.append(Reference(role, target, reading.origin(flag), base="cwd"))
+
+    def inner(self, reading: Reading, rest: list[Word], module: bool) -> Iterator[Reading]:
+        """What the launcher starts: a script or module with its arguments."""
+        if not rest:
+            yield reading
+            return
+        started = program(rest)
+        if started is None:
+            yield reading
+            return
+        if module:
+            started = Program(rest[0].text, rest[0], rest[1:], module=True)
+        yield from self.trainer(started, reading)
+
+    def is_trainer(self, started: Program) -> bool:
+        first = started.arguments[0].text if started.arguments else ""
+        if started.module:
+            return MODULES.get(started.name) is not None
+        if started.name == "axolotl":
+            return first in ("train", "preprocess")
+        if started.name in ("llamafactory-cli", "lmf"):
+            return first == "train"
+        return started.name == "trl" and first in TRL_METHODS
+
+    def trainer(self, started: Program, launcher: Reading | None) -> Iterator[Reading]:
+        """A trainer's script or command: its config files, overrides and arguments."""
+        words = started.arguments
+        dialect = MODULES.get(started.name) if started.module else None
+        method: str | None = None
+        if not started.module and self.is_trainer(started):
+            dialect = {"axolotl": "axolotl", "trl": "trl"}.get(started.name, "llamafactory")
+            if dialect == "trl":
+                method = TRL_METHODS[words[0].text]
+            words = words[1:]
+        elif started.script and basename(started.name) in {f"{m}.py" for m in TRL_METHODS}:
+            method = TRL_METHODS[basename(started.name)[:-3]]
+        reading = launcher or self.reading(started, [], frozenset(), f"{started.name} {'train' if dialect else ''}".strip())
+        if launcher is None:
+            reading.root.span = _span([started.word, *started.arguments])
+            self.surroundings(reading)
+            self.environment(reading)
+        reading.context["program"] = started.name
+        arguments = read_flags(words, several=SEVERAL)
+        self.config_references(reading, arguments.mapping, arguments.positionals, dialect)
+        overrides = _overrides(arguments.positionals)
+        mapping = Mapping(arguments.mapping.span, [*arguments.mapping.entries, *overrides])
+        inline = list(self.inline(mapping, dialect, bool([r for r in reading.references if r.role == "config"])))
+        for extra in inline:
+            extra.context["launched_by"] = reading
+            if method is not None and not extra.facts.stated("method"):
+                extra.facts.state("method", method, FileOrigin(self.document, ("trl",), started.word.span, started.word.span))
+        reading.context["arguments"] = mapping
+        yield reading
+        yield from inline
+
+    def plain_script(self, started: Program) -> Iterator[Reading]:
+        """``python train.py`` with enough trainer arguments, or with a DeepSpeed config, is a launch on one process."""
+        arguments = read_flags(started.arguments, several=SEVERAL)
+        if len(TRAINER_KEYS & set(arguments.mapping.keys())) >= TRAINER_KEYS_NEEDED:
+            yield from self.trainer(started, None)
+
+    def environment(self, reading: Reading) -> None:
+        """``NNODES`` and ``NPROC_PER_NODE``, which llamafactory-cli and swift read."""
+        for variable, fact in (("NPROC_PER_NODE", "gpus_per_node"), ("NNODES", "nodes")):
+            word = self.launch.environment.get(variable)
+            if word is not None and word.known and word.text.isdigit() and not reading.facts.stated(fact):
+                reading.facts.state(
+                    fact, int(word.text), FileOrigin(self.document, (variable,), word.span, word.span)
+                )
+
+    def config_references(
+        self, reading: Reading, mapping: Mapping, positionals: list[Word], dialect: str | None
+    ) -> None:
+        for flag in CONFIG_FLAGS:
+            entry = mapping.entry(flag)
+            if entry is not None and isinstance(entry.value, Scalar) and _is_config(entry.value.value):
+                origin = FileOrigin(self.document, (flag,), entry.key.span, entry.value.span)
+                reading.references.append(Reference("config", str(entry.value.value), origin, base="cwd"))
+        for word in positionals:
+            if _is_config(word.text) and "=" not in word.text:
+                origin = FileOrigin(self.document, (word.text,), word.span, word.span)
+                reading.references.append(Reference("config", word.text, origin, base="cwd"))
+        for flag in DEEPSPEED_FLAGS:
+            entry = mapping.entry(flag)
+            if entry is not None and isinstance(entry.value, Scalar) and _is_config(entry.value.value):
+                origin = FileOrigin(self.document, (flag,), entry.key.span, entry.value.span)
+                reading.references.append(Reference("deepspeed", str(entry.value.value), origin, base="cwd"))
+
+    def inline(self, mapping: Mapping, dialect: str | None, has_config: bool) -> Iterator[Reading]:
+        """Trainer arguments on the line, read by their dialect. They override a config file that is named as well."""
+        from cfglint.dialects.recognise import dialect_named
+
+        keys = set(mapping.keys())
+        name = dialect
+        if name is None:
+            if len(TRAINER_KEYS & keys) < TRAINER_KEYS_NEEDED and not (has_config and TRAINER_KEYS & keys):
+                return
+            name = "hf-training-args"
+        reader = dialect_named(name)
+        if reader is None or not keys or (has_config and not (keys - set(CONFIG_FLAGS))):
+            return
+        for reading in reader.read(self.document, mapping):
+            reading.why = reading.why or "trainer arguments on the command line"
+            reading.role = "arguments" if has_config else "run"
+            reading.context["command_line"] = True
+            yield reading
+
+
+SEVERAL = frozenset("lora_target_modules lora_target report_to dataset_mixer_list fsdp modules_to_save datasets".split())
+"""Trainer flags that take several words (``nargs="+"``)."""
+
+_CONFIG = re.compile(r"\.(ya?ml|json|toml|cfg)$", re.IGNORECASE)
+
+
+def _is_config(value: Any) -> bool:
+    return isinstance(value, str) and bool(_CONFIG.search(value)) and not value.startswith("http")
+
+
+def _overrides(positionals: list[Word]) -> list[Entry]:
+    """``key=value`` words, as llamafactory-cli and Hydra-like trainers take them."""
+    entries = []
+    for word in positionals:
+        name, equals, text = word.text.partition("=")
+        name = name.lstrip("+")
+        if equals and re.fullmatch(r"[A-Za-z_][\w.]*", name):
+            key = Scalar(Span(word.span.start, min(word.span.start + len(name), word.span.end)), name, name)
+            value: Node = Scalar(word.span, typed(text) if word.known else text, text)
+            entries.append(Entry(key, value))
+    return entries
+
+
+def _keys(node: Node) -> list[str]:
+    return node.keys() if isinstance(node, Mapping) else []
+
+
+def _span(words: list[Word]) -> Span:
+    return Span(min(w.span.start for w in words), max(w.span.end for w in words))
+
+
+DIALECT = LaunchDialect()
