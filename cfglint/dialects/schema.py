@@ -1,0 +1,638 @@
+"""Key tables: which keys a config format has, their types, defaults and life by framework version.
+
+The tables are data in ``data/<name>.json``, read from the frameworks' own sources by ``benchmarks/build_schemas.py``.
+Loading one is a plain ``json.load``; pydantic is imported only when a value's type is first checked.
+
+A key's versions are bound to the releases that were sampled: ``since`` is the first sampled release that has the key
+(None: the earliest sampled one already had it), ``removed_in`` the first one that no longer has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from cfglint.source.node import Entry, Mapping, Node, Route, Sequence
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, TypeAdapter
+
+Status = Literal["ok", "deprecated", "removed", "not-yet", "unknown-version", "unknown-key"]
+
+Conversion = Literal["none", "pydantic", "argparse", "omegaconf", "text"]
+"""What the framework's reader does to a value before it is used.
+
+``none``: the value of the YAML or JSON reader goes into a dataclass as it is. ``pydantic``: lax pydantic, which turns
+``"2e-5"`` into a number. ``argparse``: text goes through the option's type, other values stay. ``omegaconf``: numbers
+are read by the YAML 1.2 rules (``2e-5`` is a number), then nothing more. ``text``: every value is written into an
+environment variable or a command line and read again.
+"""
+
+UnknownKeys = Literal["error", "warning", "ignored", "passed-on"]
+"""What the framework does with a key it does not know: it stops, it says so, it drops it, it hands it to another reader."""
+
+
+class _Missing:
+    """The mark of a key without a default (required, or computed by the framework)."""
+
+    def __repr__(self) -> str:
+        return "missing"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = _Missing()
+
+_PLACEHOLDER = re.compile(
+    r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}|<[A-Za-z][\w .:/-]*>", re.DOTALL
+)
+_EXPONENT_NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+def is_unknown(value: object) -> bool:
+    """True for a value that is stated but not known here.
+
+    ``auto`` (settled by the framework), ``???`` (OmegaConf's mandatory value), and text that holds an interpolation or
+    a template field: ``${VAR}``, ``${a.b}``, ``$VAR``, ``$(command)``, ``{{ field }}``, ``{% … %}``, ``<your-model>``.
+    """
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    return text.lower() == "auto" or text == "???" or _PLACEHOLDER.search(text) is not None
+
+
+def release(version: str | None) -> tuple[int, ...] | None:
+    """The release numbers of a version, at most three (``0.9.1.post1`` → ``(0, 9, 1)``); None where it has none."""
+    if not version:
+        return None
+    found = re.match(r"\s*v?(\d+(?:\.\d+){0,2})", version)
+    return tuple(int(part) for part in found.group(1).split(".")) if found else None
+
+
+def _before(left: str, right: str) -> bool:
+    """True where ``left`` is an earlier release than ``right``, compared to the precision of ``right``."""
+    a, b = release(left), release(right)
+    if a is None or b is None:
+        return False
+    size = len(b)
+    return (*a, 0, 0, 0)[:size] < b
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyInfo:
+    """One key: its type, default and life.
+
+    ``type`` is a union of ``int``, ``float``, ``bool``, ``str``, ``dict``, ``list[...]``, ``None`` and ``any``.
+    ``defaults`` is the history, oldest first: (first release with it, value); a key without a known default has none.
+    ``keys`` are the known keys of a mapping value, ``items`` those of the mappings in a list value; both None where any
+    key goes. ``open``: keys outside ``keys`` are accepted as well.
+    """
+
+    name: str
+    type: str = "any"
+    defaults: tuple[tuple[str, Any], ...] = ()
+    since: str | None = None
+    removed_in: str | None = None
+    deprecated_in: str | None = None
+    renamed_to: str | None = None
+    choices: tuple[str, ...] = ()
+    choice_life: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    note: str = ""
+    required: bool = False
+    owner: str | None = None
+    """The other table whose key this is, where the format takes another framework's keys (TRL takes transformers')."""
+    keys: dict[str, KeyInfo] | None = None
+    items: dict[str, KeyInfo] | None = None
+    open: bool = False
+    unknown: UnknownKeys | None = None
+    """What becomes of unknown keys inside this key's mapping, where that differs from the top level."""
+
+    @property
+    def default(self) -> Any:
+        """The newest default, or :data:`MISSING`."""
+        return self.defaults[-1][1] if self.defaults else MISSING
+
+    def default_in(self, version: str | None) -> tuple[Any, str] | None:
+        """The default in a release, with the range of releases it holds for; the newest where ``version`` is None."""
+        if not self.defaults:
+            return None
+        index = len(self.defaults) - 1
+        if release(version) is not None and version is not None:
+            while index > 0 and _before(version, self.defaults[index][0]):
+                index -= 1
+        since = self.defaults[index][0] if index > 0 else None
+        until = self.defaults[index + 1][0] if index + 1 < len(self.defaults) else None
+        bounds = [f">={since}" if since else "", f"<{until}" if until else ""]
+        return self.defaults[index][1], ",".join(bound for bound in bounds if bound)
+
+    def status_in(self, version: str | None, first_sampled: str | None = None) -> Status:
+        """The key's standing in a release; ``unknown-version`` where its answer depends on a release not known."""
+        if release(version) is None or version is None:
+            settled = self.since is None and self.removed_in is None and self.deprecated_in is None
+            return "ok" if settled else "unknown-version"
+        if self.removed_in is not None and not _before(version, self.removed_in):
+            return "removed"
+        if self.since is not None and _before(version, self.since):
+            return "not-yet"
+        if self.deprecated_in is not None and not _before(version, self.deprecated_in):
+            return "deprecated"
+        if first_sampled is not None and self.since is None and _before(version, first_sampled):
+            return "unknown-version"
+        return "ok"
+
+    def choices_in(self, version: str | None) -> tuple[str, ...]:
+        """The values a release takes; all that any sampled release took where the version is not known."""
+        if release(version) is None or version is None:
+            return self.choices
+        kept = []
+        for choice in self.choices:
+            since, until = self.choice_life.get(choice, (None, None))
+            if (since is None or not _before(version, since)) and (until is None or _before(version, until)):
+                kept.append(choice)
+        return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the framework reads the file."""
+
+    loader: str = ""
+    conversion: Conversion = "none"
+    unknown_keys: UnknownKeys = "error"
+    unknown_keys_life: tuple[tuple[str, UnknownKeys], ...] = ()
+    duplicate_keys: Literal["last-wins", "error"] = "last-wins"
+    note: str = ""
+
+    def unknown_keys_in(self, version: str | None) -> UnknownKeys:
+        """What a release does with an unknown key; the newest answer where the version is not known."""
+        answer = self.unknown_keys
+        if version is not None and release(version) is not None:
+            for since, value in self.unknown_keys_life:
+                if not _before(version, since):
+                    answer = value
+        elif self.unknown_keys_life:
+            answer = self.unknown_keys_life[-1][1]
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """A key that the table does not have, with its place and the nearest known names."""
+
+    route: Route
+    entry: Entry
+    suggestions: tuple[str, ...]
+    effect: UnknownKeys = "error"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """The key table of one format."""
+
+    name: str
+    framework: str
+    versions: tuple[str, ...]
+    source: str
+    checked: str
+    reader: Reader
+    keys: dict[str, KeyInfo]
+    bases: tuple[Schema, ...] = ()
+    open: bool = False
+    """Any key is accepted (model configurations)."""
+    variants: tuple[str, ...] = ()
+    """Classes of the format with key sets of their own (``SFTConfig`` …)."""
+    title: str = ""
+
+    def key(self, *route: str | int) -> KeyInfo | None:
+        """The key at ``route``; sequence indexes step into the items of a list."""
+        info: KeyInfo | None = None
+        for depth, step in enumerate(route):
+            if isinstance(step, int):
+                if info is None or info.items is None:
+                    return None
+                info = KeyInfo(info.name, "dict", keys=info.items, open=info.open)
+            elif depth == 0:
+                info = self._top(step)
+            else:
+                info = (info.keys or {}).get(step) if info is not None else None
+            if info is None:
+                return None
+        return info
+
+    def _top(self, name: str) -> KeyInfo | None:
+        found = self.keys.get(name)
+        if found is not None:
+            return found
+        for base in self.bases:
+            found = base._top(name)
+            if found is not None:
+                return found
+        return None
+
+    def all_keys(self) -> dict[str, KeyInfo]:
+        """Every top-level key, those of the bases included; the table's own win."""
+        merged: dict[str, KeyInfo] = {}
+        for base in reversed(self.bases):
+            merged.update(base.all_keys())
+        merged.update(self.keys)
+        return merged
+
+    def owner_of(self, name: str) -> Schema | None:
+        """The table that has a top-level key: this one, or the base it takes the key from."""
+        if name in self.keys:
+            return self
+        for base in self.bases:
+            found = base.owner_of(name)
+            if found is not None:
+                return found
+        return None
+
+    def known(self, name: str) -> bool:
+        """True where some sampled release has the top-level key."""
+        return self._top(name) is not None
+
+    def suggest(self, name: str, route: Route = ()) -> list[str]:
+        """Known names most like ``name`` in the mapping at ``route``, nearest first, names still in use before others."""
+        import difflib
+
+        infos = self._children(route) if route else self.all_keys()
+        if not infos:
+            return []
+        folded = {key.lower().replace("-", "_"): key for key in infos}
+        near = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=4, cutoff=0.75)
+        names = [folded[key] for key in near if folded[key] != name]
+        return sorted(names, key=lambda key: infos[key].removed_in is not None)[:3]
+
+    def _children(self, route: Route) -> dict[str, KeyInfo] | None:
+        if not route:
+            return None if self.open else self.all_keys()
+        info = self.key(*route)
+        if info is None or info.open:
+            return None
+        return info.keys
+
+    def unknown_effect(self, route: Route = (), version: str | None = None) -> UnknownKeys:
+        """What the framework does with an unknown key in the mapping at ``route``; the innermost statement counts."""
+        for depth in range(len(route), 0, -1):
+            info = self.key(*route[:depth])
+            if info is not None and info.unknown is not None:
+                return info.unknown
+        return self.reader.unknown_keys_in(version)
+
+    def unknown_keys(self, mapping: Mapping, route: Route = (), version: str | None = None) -> Iterator[UnknownKey]:
+        """Keys of ``mapping``, and of the mappings in it whose keys are known, that no sampled release has."""
+        infos = self._children(route)
+        for name, entry in mapping.index.items():
+            here = (*route, name)
+            if infos is not None and name not in infos:
+                if not is_unknown(name):
+                    yield UnknownKey(here, entry, tuple(self.suggest(name, route)), self.unknown_effect(route, version))
+                continue
+            yield from self._unknown_inside(entry.value, here, version)
+
+    def _unknown_inside(self, node: Node, route: Route, version: str | None) -> Iterator[UnknownKey]:
+        info = self.key(*route)
+        if info is None:
+            return
+        if isinstance(node, Mapping) and info.keys is not None:
+            yield from self.unknown_keys(node, route, version)
+        elif isinstance(node, Sequence) and info.items is not None:
+            for index, item in enumerate(node.items):
+                if isinstance(item, Mapping):
+                    yield from self.unknown_keys(item, (*route, index), version)
+
+    def status(self, route: Route | str, version: str | None) -> Status:
+        """The standing of a key in a release of the framework that owns it."""
+        steps: Route = (route,) if isinstance(route, str) else route
+        info = self.key(*steps)
+        if info is None:
+            return "unknown-key"
+        owner = self.owner_of(str(steps[0])) or self
+        return info.status_in(version, owner.versions[0] if owner.versions else None)
+
+    def default(self, route: Route | str, version: str | None = None) -> tuple[Any, str] | None:
+        """A key's default in a release and the range it holds for (empty: in every release); None where there is none."""
+        info = self.key(*((route,) if isinstance(route, str) else route))
+        return None if info is None else info.default_in(version)
+
+    def check_type(
+        self, route: Route | str, value: object, version: str | None = None, *, quoted: bool = False
+    ) -> str | None:
+        """A complaint in words about a value's type or choice, or None.
+
+        ``value`` is the plain value as the file's own reader sees it. Values that are stated but not known
+        (:func:`is_unknown`) pass. ``quoted`` says that a text stood in quotes: OmegaConf then leaves it text.
+        """
+        info = self.key(*((route,) if isinstance(route, str) else route))
+        if info is None or info.type == "any" or is_unknown(value):
+            return None
+        return _complaint(info, value, self.reader.conversion, version, quoted)
+
+
+_WORDS: Final = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "dict": "a mapping",
+    "None": "null",
+    "list": "a list",
+    "any": "any value",
+}
+
+
+def type_members(expression: str) -> list[str]:
+    """The members of a union type expression; brackets are not split (``list[int | str] | None`` has two)."""
+    members, depth, start = [], 0, 0
+    for i, char in enumerate(expression):
+        if char == "[":
+            depth += 1
+        elif char == "]":
+            depth -= 1
+        elif char == "|" and depth == 0:
+            members.append(expression[start:i].strip())
+            start = i + 1
+    members.append(expression[start:].strip())
+    return members
+
+
+def type_in_words(expression: str) -> str:
+    """``float | None`` → ``a number or null``."""
+    words = []
+    for member in type_members(expression):
+        if member.startswith("list["):
+            inner = [_WORDS.get(m, m).removeprefix("an ").removeprefix("a ") for m in type_members(member[5:-1])]
+            words.append("a list" if "any value" in inner else f"a list of {' or '.join(inner)}")
+        else:
+            words.append(_WORDS.get(member, member))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def value_in_words(value: object) -> str:
+    """How a value is named in a message: the value, and its kind where that is not plain to see."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'the text "{value if len(value) <= 40 else value[:37] + "…"}"'
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return repr(value)
+
+
+def annotation(expression: str) -> Any:
+    """The Python type of a type expression, for pydantic."""
+    from typing import Union
+
+    simple: dict[str, Any] = {
+        "int": int, "float": float, "bool": bool, "str": str, "dict": dict[str, Any], "list": list[Any], "any": Any,
+        "None": None,
+    }  # fmt: skip
+    members = []
+    for member in type_members(expression):
+        if member.startswith("list["):
+            members.append(_list_of([annotation(member[5:-1])]))
+        else:
+            members.append(simple[member])
+    return Union[tuple(members)]  # noqa: UP007
+
+
+@lru_cache(maxsize=256)
+def _adapter(expression: str, strict: bool) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(annotation(expression), config=ConfigDict(strict=strict))
+
+
+def _accepts(expression: str, value: object, *, strict: bool) -> bool:
+    from pydantic import ValidationError
+
+    try:
+        _adapter(expression, strict).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_read(value: object, conversion: Conversion, quoted: bool) -> object:
+    """The value after the reader's own number rules."""
+    if conversion == "omegaconf" and isinstance(value, str) and not quoted:
+        text = value.strip().replace("_", "")
+        if text and _EXPONENT_NUMBER.fullmatch(text):
+            return float(text)
+    return value
+
+
+def _complaint(info: KeyInfo, value: object, conversion: Conversion, version: str | None, quoted: bool) -> str | None:
+    value = _as_read(value, conversion, quoted)
+    members = type_members(info.type)
+    if value is None and (conversion != "pydantic" or "None" in members or info.default is None):
+        return None  # most readers take null as "not set"; only one that validates objects to it
+    lax = conversion == "pydantic" or (conversion == "argparse" and isinstance(value, str)) or conversion == "text"
+    if conversion == "text" and isinstance(value, (int, float)):
+        value = str(value)
+    accepted = _accepts(info.type, value, strict=not lax)
+    if accepted and info.choices and isinstance(value, (str, bool)) and set(members) <= {"str", "None"}:
+        accepted = False
+    if not accepted and isinstance(value, bool) and "str" in members and info.choices:
+        return _choice_complaint(info, value, version)
+    if not accepted and isinstance(value, str) and info.choices and "str" in members:
+        return _choice_complaint(info, value, version)
+    if accepted:
+        return None
+    if isinstance(value, str) and "float" in members and _EXPONENT_NUMBER.fullmatch(value.strip()):
+        return f'expected {type_in_words(info.type)}, but "{value}" is read as text'
+    return f"expected {type_in_words(info.type)}, found {value_in_words(value)}"
+
+
+def _choice_complaint(info: KeyInfo, value: str | bool, version: str | None) -> str | None:
+    choices = info.choices_in(version)
+    if isinstance(value, bool):
+        if {"on", "off", "yes", "no", "true", "false"} & {choice.lower() for choice in choices}:
+            return f"expected one of {_listed(choices)}; without quotes YAML reads {'yes/on' if value else 'no/off'} as {'true' if value else 'false'}"
+        return f"expected one of {_listed(choices)}, found {'true' if value else 'false'}"
+    if value in choices:
+        return None
+    return f'expected one of {_listed(choices)}, found "{value}"'
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    shown = ", ".join(f'"{choice}"' for choice in choices[:12])
+    return shown if len(choices) <= 12 else f"{shown} … ({len(choices)} values)"
+
+
+def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
+    defaults: tuple[tuple[str, Any], ...] = ()
+    if "defaults" in row:
+        defaults = tuple((since, value) for since, value in row["defaults"])
+    elif "default" in row:
+        defaults = ((row.get("since") or first, row["default"]),)
+    keys, items = row.get("keys"), row.get("items")
+    inner_keys = None if keys is None else {key: _read_key(key, inner, first) for key, inner in keys.items()}
+    if "ref" in row:
+        inner_keys = load_schema(row["ref"]).keys
+    return KeyInfo(
+        name=name,
+        type=row.get("type", "any"),
+        defaults=defaults,
+        since=row.get("since"),
+        removed_in=row.get("removed_in"),
+        deprecated_in=row.get("deprecated_in"),
+        renamed_to=row.get("renamed_to"),
+        choices=tuple(row.get("choices", ())),
+        choice_life={choice: (life[0], life[1]) for choice, life in row.get("choice_life", {}).items()},
+        note=row.get("note", ""),
+        required=row.get("required", False),
+        owner=row.get("owner"),
+        keys=inner_keys,
+        items=None if items is None else {key: _read_key(key, inner, first) for key, inner in items.items()},
+        open=row.get("open", False),
+        unknown=row.get("unknown"),
+    )
+
+
+@cache
+def schema_names() -> tuple[str, ...]:
+    """The formats that have a table, in alphabetical order."""
+    folder = resources.files("cfglint.dialects.data")
+    return tuple(sorted(path.name[:-5] for path in folder.iterdir() if path.name.endswith(".json")))
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    text = resources.files("cfglint.dialects.data").joinpath(f"{name}.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+@cache
+def load_schema(name: str, variant: str | None = None) -> Schema:
+    """The key table of a format; with ``variant`` only the keys of one of its classes (``trl``, ``SFTConfig``).
+
+    Raises KeyError for a name without a table or an unknown variant.
+    """
+    if name not in schema_names():
+        raise KeyError(name)
+    table = _table(name)
+    rows: dict[str, Any] = dict(table["keys"])
+    classes: dict[str, Any] = table.get("classes", {})
+    bases: list[str] = table.get("bases", [])
+    if variant is not None:
+        own = classes[variant]
+        without = frozenset(own.get("without", ()))
+        rows = own["keys"] if "keys" in own else {key: row for key, row in rows.items() if key not in without}
+        bases = own.get("bases", bases)
+    versions = tuple(table["versions"])
+    reader = dict(table["reader"])
+    life = tuple((since, value) for since, value in reader.pop("unknown_keys_life", ()))
+    first = versions[0] if versions else ""
+    return Schema(
+        name=name if variant is None else f"{name}:{variant}",
+        framework=table["framework"],
+        versions=versions,
+        source=table["source"],
+        checked=table["checked"],
+        reader=Reader(**reader, unknown_keys_life=life),
+        keys={key: _read_key(key, row, first) for key, row in rows.items()},
+        bases=tuple(_load_base(base) for base in bases),
+        open=table.get("open", False),
+        variants=tuple(classes),
+        title=table.get("title", name),
+    )
+
+
+def _load_base(name: str) -> Schema:
+    table, _, variant = name.partition(":")
+    return load_schema(table, variant or None)
+
+
+def _describe(info: KeyInfo, framework: str) -> str:
+    parts = [info.note] if info.note else []
+    if info.defaults:
+        history = [f"{json.dumps(value)} from {since}" for since, value in info.defaults]
+        parts.append(f"Default {json.dumps(info.default)}." if len(history) == 1 else f"Default {', '.join(history)}.")
+    if info.since:
+        parts.append(f"Since {framework} {info.since}.")
+    if info.deprecated_in:
+        parts.append(f"Deprecated in {framework} {info.deprecated_in}.")
+    if info.removed_in:
+        parts.append(f"Removed in {framework} {info.removed_in}.")
+    if info.renamed_to:
+        parts.append(f"Use {info.renamed_to}.")
+    return " ".join(parts)
+
+
+def pydantic_model(name: str, variant: str | None = None) -> type[BaseModel]:
+    """A pydantic model of a format's mapping, made from its table; every key is optional unless required."""
+    schema = load_schema(name, variant)
+    title = schema.title if variant is None else variant
+    return _model(
+        title, schema.all_keys(), schema.framework, open_=schema.open or schema.reader.unknown_keys != "error"
+    )
+
+
+def _model(title: str, keys: dict[str, KeyInfo], framework: str, *, open_: bool) -> type[BaseModel]:
+    from typing import Union
+
+    from pydantic import ConfigDict, Field, create_model
+
+    fields: dict[str, Any] = {}
+    for number, (key, info) in enumerate(keys.items()):
+        kind = _field_type(title, info, framework)
+        extra: dict[str, Any] = {}
+        if info.deprecated_in or info.removed_in:
+            extra["deprecated"] = True
+        description = _describe(info, framework)
+        default = ... if info.required else (None if info.default is MISSING else info.default)
+        settings = Field(default, alias=key, description=description or None, json_schema_extra=extra or None)
+        # keys need not be Python names (``defaults``-like words and dotted keys occur), so the alias carries them
+        fields[f"field_{number}"] = (kind if info.required else Union[kind, None], settings)  # noqa: UP007
+    config = ConfigDict(extra="allow" if open_ else "forbid", title=title)
+    model: type[BaseModel] = create_model(re.sub(r"\W", "_", title), __config__=config, **fields)
+    return model
+
+
+def _field_type(title: str, info: KeyInfo, framework: str) -> Any:
+    from typing import Literal, Union
+
+    members: list[Any] = []
+    for member in type_members(info.type):
+        if member == "dict" and info.keys is not None:
+            members.append(_model(f"{title} {info.name}", info.keys, framework, open_=info.open))
+        elif member.startswith("list[") and info.items is not None and "dict" in type_members(member[5:-1]):
+            item = _model(f"{title} {info.name} item", info.items, framework, open_=info.open)
+            others = [annotation(m) for m in type_members(member[5:-1]) if m != "dict"]
+            members.append(_list_of([item, *others]))
+        elif member == "str" and info.choices and info.type in ("str", "str | None"):
+            members.append(Literal[info.choices])
+        else:
+            members.append(annotation(member))
+    return Union[tuple(members)]  # noqa: UP007
+
+
+def _list_of(members: list[Any]) -> Any:
+    from typing import Union
+
+    return list.__class_getitem__(Union[tuple(members)])  # noqa: UP007
+
+
+def json_schema(name: str, variant: str | None = None) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a format, for editors."""
+    schema = load_schema(name, variant)
+    model = pydantic_model(name, variant)
+    result: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **model.model_json_schema(by_alias=True),
+    }
+    sampled = f"{schema.versions[0]} to {schema.versions[-1]}" if schema.versions else "any version"
+    result["description"] = f"Keys of {schema.title}, {schema.framework} {sampled}."
+    return result
