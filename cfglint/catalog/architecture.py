@@ -12,12 +12,33 @@ from math import prod
 from typing import Any, Literal
 
 Role = Literal[
-    "embedding", "position_embedding", "lm_head", "norm", "attention", "mla", "mlp", "expert", "router",
-    "shared_expert", "ssm", "linear_attention", "vision", "audio", "projector", "other",
+    "embedding",
+    "position_embedding",
+    "lm_head",
+    "norm",
+    "attention",
+    "mla",
+    "mlp",
+    "expert",
+    "router",
+    "shared_expert",
+    "ssm",
+    "linear_attention",
+    "vision",
+    "audio",
+    "projector",
+    "other",
 ]
 Mixer = Literal[
-    "full_attention", "sliding_attention", "chunked_attention", "mla", "mamba", "mamba2", "linear_attention",
-    "conv", "none",
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "mla",
+    "mamba",
+    "mamba2",
+    "linear_attention",
+    "conv",
+    "none",
 ]
 FeedForward = Literal["dense", "moe", "none"]
 
@@ -141,10 +162,136 @@ class UnknownArchitecture(ValueError):
     """The config lacks a dimension, contradicts itself, or its family is not known; the message names what is missing."""
 
 
+ROUTED: frozenset[Role] = frozenset({"expert"})
+
+TEXT_KEYS = ("text_config", "llm_config", "language_config")
+"""Where a larger config keeps the part of its language model."""
+
+
 def architecture_from_config(config: Mapping[str, Any]) -> Architecture:
     """Read a ``config.json`` mapping.
+
+    A known family gives the tensors, exactly; an unknown one gives the stated dimensions alone, ``exact`` False.
 
     Raises:
         UnknownArchitecture: a needed dimension is missing or impossible (named in the message).
     """
-    raise NotImplementedError
+    from cfglint.catalog.families import family
+    from cfglint.catalog.families.config import Config
+
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise UnknownArchitecture("the config does not state model_type")
+    describe = family(model_type)
+    if describe is None:
+        return _dimensions_alone(config, model_type)
+    try:
+        body = describe(Config(config, model_type))
+    except RecursionError:  # a config nested in itself, by way of a YAML anchor
+        raise UnknownArchitecture("the config is nested too deeply") from None
+    text = body.text or Config(config, model_type)
+    total = sum(tensor.parameters for tensor in body.tensors)
+    heads = body.heads
+    return Architecture(
+        model_type=model_type,
+        architecture=_first_architecture(config),
+        hidden_size=text.size("hidden_size"),
+        vocab_size=text.size("vocab_size"),
+        num_attention_heads=heads.heads if heads else 0,
+        num_key_value_heads=heads.kv_heads if heads else 0,
+        head_dim=heads.head_dim if heads else 0,
+        intermediate_size=body.intermediate_size,
+        layers=body.layers,
+        encoder_layers=body.encoder_layers,
+        tensors=tuple(body.tensors),
+        tie_word_embeddings=body.tied,
+        gated_mlp=body.gated,
+        norm=body.norm,
+        max_position_embeddings=_positive(text.get("max_position_embeddings")),
+        moe=body.moe,
+        mla=body.mla,
+        ssm=body.ssm,
+        native_dtype=native_dtype(config),
+        quantization=_quantization(config),
+        total_parameters=total,
+        active_parameters=_active(body.tensors, total, body.moe),
+        exact=True,
+        config=_flattened(config),
+    )
+
+
+def native_dtype(config: Mapping[str, Any]) -> str | None:
+    """The checkpoint's dtype: ``dtype`` (transformers 5) or ``torch_dtype``, at the top or in the text part."""
+    parts = [config, *(config[key] for key in TEXT_KEYS if isinstance(config.get(key), Mapping))]
+    for part in parts:
+        for key in ("dtype", "torch_dtype"):
+            value = part.get(key)
+            if isinstance(value, str) and value:
+                return value.removeprefix("torch.")
+    return None
+
+
+def _active(tensors: list[Tensor], total: int, moe: Moe | None) -> int:
+    """Parameters that one token passes: of the routed experts only ``top_k``, everything else whole."""
+    if moe is None:
+        return total
+    routed = sum(tensor.parameters for tensor in tensors if tensor.role in ROUTED)
+    return total - routed * (moe.num_experts - moe.top_k) // moe.num_experts
+
+
+def _dimensions_alone(config: Mapping[str, Any], model_type: str) -> Architecture:
+    from cfglint.catalog.families.config import Config
+    from cfglint.catalog.families.parts import read_heads
+
+    inner = next((config[key] for key in TEXT_KEYS if isinstance(config.get(key), Mapping)), None)
+    c = Config({**config, **inner} if inner else config, model_type)
+    hidden, count = c.size("hidden_size"), c.size("num_hidden_layers")
+    heads, kv_heads, head_dim = read_heads(c) if c.get("num_attention_heads") is not None else (0, 0, 0)
+    width = c.count("intermediate_size")
+    layer = ("full_attention" if heads else "none", "dense" if width else "none")
+    return Architecture(
+        model_type=model_type,
+        architecture=_first_architecture(config),
+        hidden_size=hidden,
+        vocab_size=c.size("vocab_size"),
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        intermediate_size=width,
+        layers=tuple(
+            Layer(index, layer[0], layer[1], width, heads, kv_heads, head_dim)  # type: ignore[arg-type]
+            for index in range(count)
+        ),
+        tie_word_embeddings=c.flag("tie_word_embeddings"),
+        max_position_embeddings=_positive(c.get("max_position_embeddings")),
+        native_dtype=native_dtype(config),
+        quantization=_quantization(config),
+        config=_flattened(config),
+    )
+
+
+def _first_architecture(config: Mapping[str, Any]) -> str | None:
+    named = config.get("architectures")
+    return named[0] if isinstance(named, (list, tuple)) and named and isinstance(named[0], str) else None
+
+
+def _positive(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    parts = [config, *(config[key] for key in TEXT_KEYS if isinstance(config.get(key), Mapping))]
+    for part in parts:
+        value = part.get("quantization_config")
+        if isinstance(value, Mapping) and value:
+            return value
+    return None
+
+
+def _flattened(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    flat = dict(config)
+    for key in TEXT_KEYS:
+        inner = config.get(key)
+        if isinstance(inner, Mapping):
+            flat.update({name: value for name, value in inner.items() if name not in ("model_type", "architectures")})
+    return flat

@@ -1,0 +1,128 @@
+"""Reading a ``config.json`` mapping: spellings, defaults of the config class, checks that name what is wrong."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from cfglint.catalog.architecture import UnknownArchitecture
+
+Flag = bool | str
+"""A constant, or the name of the config key that switches something on."""
+
+STATED = frozenset(
+    {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size", "encoder_layers"}
+)
+"""Dimensions that a file must state itself at the top level: the class default there is some other checkpoint's size.
+Inside ``text_config`` and the like the defaults count, since published checkpoints leave them out on purpose."""
+
+LARGEST = 2**40
+"""No dimension of any model is larger; what is comes from a typing error."""
+
+
+@functools.lru_cache(maxsize=1)
+def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
+    """Defaults and spellings of the transformers config classes by ``model_type``: ``{"names": …, "defaults": …}``."""
+    text = resources.files("cfglint.catalog.data").joinpath("config_defaults.json").read_text("utf-8")
+    loaded: dict[str, dict[str, dict[str, Any]]] = json.loads(text)["classes"]
+    return loaded
+
+
+class Config:
+    """A config mapping with the standard names: ``hidden_size`` finds ``n_embd`` or ``d_model`` too.
+
+    ``nested`` marks a part of a larger config (``text_config``), whose absent dimensions take the class defaults.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], model_type: str, *, nested: bool = False) -> None:
+        known = class_defaults().get(model_type, {})
+        self.raw = raw
+        self.model_type = model_type
+        self.nested = nested
+        self._names: Mapping[str, str] = known.get("names", {})
+        self._defaults: Mapping[str, Any] = known.get("defaults", {})
+
+    def stated(self, key: str) -> Any:
+        """The value the file gives, under the standard or the family's own spelling; None where it gives none."""
+        value = self.raw.get(key)
+        if value is None and key in self._names:
+            value = self.raw.get(self._names[key])
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The stated value, else the config class's default, else ``default``.
+
+        A key stated as null is not absent: transformers then derives the value, so the class default does not count.
+        """
+        value = self.stated(key)
+        if value is None and not self.is_null(key) and (self.nested or key not in STATED):
+            value = self._defaults.get(self._names.get(key, key), self._defaults.get(key))
+        return default if value is None else value
+
+    def is_null(self, key: str) -> bool:
+        return key in self.raw or self._names.get(key, key) in self.raw
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """A dimension: a whole number above zero.
+
+        Raises:
+            UnknownArchitecture: it is missing and has no default, or is not such a number.
+        """
+        value = self.get(key, default)
+        if value is None:
+            raise UnknownArchitecture(f"the config does not state {self.spelled(key)} (model_type {self.model_type!r})")
+        return whole(self.spelled(key), value, at_least=1)
+
+    def count(self, key: str, default: int = 0) -> int:
+        """A number that may be zero."""
+        return whole(self.spelled(key), self.get(key, default), at_least=0)
+
+    def flag(self, flag: Flag, default: bool = False) -> bool:
+        return flag if isinstance(flag, bool) else bool(self.get(flag, default))
+
+    def sequence(self, key: str) -> Sequence[Any] | None:
+        value = self.get(key)
+        return value if isinstance(value, (list, tuple)) else None
+
+    def part(self, key: str, model_type: str) -> Config:
+        """A nested config (``text_config``, ``vision_config``); empty where the file has none."""
+        inner = self.raw.get(key)
+        if inner is None:
+            inner = {}
+        if not isinstance(inner, Mapping):
+            raise UnknownArchitecture(f"{key} is not a mapping")
+        stated = inner.get("model_type")
+        return Config(inner, stated if isinstance(stated, str) and stated else model_type, nested=True)
+
+    def spelled(self, key: str) -> str:
+        """The key as this family writes it, for messages."""
+        own = self._names.get(key, key)
+        return own if own in self.raw or key not in self.raw else key
+
+
+def whole(name: str, value: Any, *, at_least: int) -> int:
+    """``value`` as a whole number.
+
+    Raises:
+        UnknownArchitecture: it is not one, or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        else:
+            raise UnknownArchitecture(f"{name} is {value!r}, expected a whole number")
+    if value < at_least:
+        raise UnknownArchitecture(f"{name} is {value}, expected at least {at_least}")
+    if value > LARGEST:
+        raise UnknownArchitecture(f"{name} is {value}, larger than any model's")
+    return int(value)
+
+
+def divide(whole_name: str, total: int, part_name: str, parts: int) -> int:
+    """``total / parts``, which must come out even."""
+    if total % parts:
+        raise UnknownArchitecture(f"{whole_name} {total} does not divide by {part_name} {parts}")
+    return total // parts
