@@ -7,6 +7,7 @@ Rules and dialects walk this tree by route (a tuple of keys and indexes) and nev
 from __future__ import annotations
 
 import datetime
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,16 +16,18 @@ from typing import TYPE_CHECKING, Literal, Union
 if TYPE_CHECKING:
     from cfglint.source.shell import Script
 
-Value = Union[str, int, float, bool, None, datetime.date, datetime.datetime, bytes]
+Value = str | int | float | bool | None | datetime.date | datetime.datetime | datetime.time | bytes
 """What a scalar can be."""
 
 Plain = Union[Value, "list[Plain]", "dict[str, Plain]"]
 """A tree without places."""
 
-Route = tuple[Union[str, int], ...]
+Route = tuple[str | int, ...]
 """The way from a document's root to a node: mapping keys and sequence indexes."""
 
-Format = Literal["yaml", "json", "toml", "shell", "dockerfile"]
+Format = Literal["yaml", "json", "toml", "shell", "dockerfile", "text"]
+"""``text``: a file of a kind that is not read."""
+
 ScalarStyle = Literal["plain", "single", "double", "literal", "folded"]
 
 
@@ -79,6 +82,8 @@ class Mapping:
 
     span: Span
     entries: list[Entry] = field(default_factory=list)
+    tag: str | None = None
+    """A tag written before it (``!reset``, ``!!set``), None where there is none."""
     _index: dict[str, Entry] | None = field(default=None, repr=False)
 
     @property
@@ -122,9 +127,10 @@ class Sequence:
 
     span: Span
     items: list[Node] = field(default_factory=list)
+    tag: str | None = None
 
 
-Node = Union[Scalar, Mapping, Sequence]
+Node = Scalar | Mapping | Sequence
 
 
 def at(node: Node | None, *route: str | int) -> Node | None:
@@ -186,7 +192,7 @@ def walk(node: Node | None, route: Route = ()) -> Iterator[tuple[Route, Node]]:
         seen.add(id(current))
         yield here, current
         if isinstance(current, Mapping):
-            stack.extend((( *here, name), entry.value) for name, entry in reversed(current.index.items()))
+            stack.extend(((*here, name), entry.value) for name, entry in reversed(current.index.items()))
         elif isinstance(current, Sequence):
             stack.extend(((*here, i), item) for i, item in reversed(list(enumerate(current.items))))
 
@@ -214,23 +220,15 @@ class Comment:
     text: str
 
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
 class Lines:
     """Offsets to 1-based line and column, and back to the text of a line. ``\\n``, ``\\r\\n`` and ``\\r`` end a line."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        starts = [0]
-        i, size = 0, len(text)
-        while i < size:
-            char = text[i]
-            if char == "\n":
-                starts.append(i + 1)
-            elif char == "\r":
-                if i + 1 < size and text[i + 1] == "\n":
-                    i += 1
-                starts.append(i + 1)
-            i += 1
-        self.starts = starts
+        self.starts = [0, *(m.end() for m in _LINE_END.finditer(text))]
 
     def position(self, offset: int) -> Position:
         line = bisect_right(self.starts, offset) - 1
@@ -286,7 +284,9 @@ class Document:
 
 @dataclass(slots=True, eq=False)
 class SourceFile:
-    """A file as read: text, documents, problems, comments. ``skipped`` says why it was not parsed, if it was not."""
+    """A file as read. ``skipped`` says why it was not parsed: ``binary``, ``too-large``, ``unreadable``, ``template``,
+    ``json-lines``, ``unknown-format``.
+    """
 
     path: str
     text: str
@@ -296,6 +296,10 @@ class SourceFile:
     comments: list[Comment] = field(default_factory=list)
     script: Script | None = None
     skipped: str | None = None
+    bom: bool = False
+    """The file begins with a byte-order mark, which is not part of ``text`` but belongs back in front on writing."""
+    encoding: str | None = "utf-8"
+    """How the bytes were decoded; None where that lost something, so that the file must not be written back."""
     _lines: Lines | None = field(default=None, repr=False)
 
     @property

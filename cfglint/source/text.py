@@ -1,0 +1,130 @@
+"""Bytes to text to a parsed file: encodings, sizes, and what is not read at all."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from cfglint.source.detect import detect_format
+from cfglint.source.node import Document, Format, Problem, SourceFile, Span
+from cfglint.source.problems import NOT_UTF8
+
+SIZE_LIMIT: Final = 1_048_576
+"""Bytes. No configuration is larger; tokenizer vocabularies, datasets and lock files are."""
+
+_WIDE_MARKS: Final = (
+    # UTF-32 first: its little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+
+
+def _skipped(path: str, why: str, text: str = "", format: Format | None = None) -> SourceFile:
+    file = SourceFile(path, text, format or detect_format(path) or "text", skipped=why)
+    file.documents.append(Document(file, None, 0, Span(0, len(text))))
+    return file
+
+
+def parse_text(path: str, text: str, format: Format | None = None) -> SourceFile:
+    """Parse text as ``format``, or as the format its path and first characters show.
+
+    A byte-order mark at the start is taken off and remembered. A file of another kind comes back as
+    ``skipped="unknown-format"``.
+    """
+    if format is None:
+        format = detect_format(path, text)
+    bom = text.startswith("\ufeff")
+    if format == "json":
+        from cfglint.source.json import parse_json
+
+        return parse_json(path, text)  # JSON readers refuse the mark, so its reader must see it
+    if bom:
+        text = text[1:]
+    file: SourceFile
+    if format == "yaml":
+        from cfglint.source.yaml import parse_yaml
+
+        file = parse_yaml(path, text)
+    elif format == "toml":
+        from cfglint.source.toml import parse_toml
+
+        file = parse_toml(path, text)
+    elif format == "shell":
+        from cfglint.source.shell import parse_shell
+
+        file = parse_shell(path, text)
+    elif format == "dockerfile":
+        from cfglint.source.dockerfile import parse_dockerfile
+
+        file = parse_dockerfile(path, text)
+    else:
+        file = _skipped(path, "unknown-format", text, "text")
+    file.bom = bom
+    return file
+
+
+def parse_bytes(path: str, data: bytes, format: Format | None = None) -> SourceFile:
+    """Decode and parse a file's bytes; see :func:`read_file`."""
+    for mark, codec, name in _WIDE_MARKS:
+        if data.startswith(mark):
+            try:
+                text = data.decode(codec)
+            except UnicodeDecodeError:
+                return _skipped(path, "binary", format=format)
+            file = parse_text(path, text.removeprefix("\ufeff"), format)
+            file.encoding = codec
+            file.bom = True
+            problem = Problem(
+                NOT_UTF8, f"the file is {name}; configuration readers expect UTF-8", _first_line(file.text)
+            )
+            file.problems.insert(0, problem)
+            return file
+    if b"\0" in data:
+        return _skipped(path, "binary", format=format)
+    try:
+        return parse_text(path, data.decode("utf-8"), format)
+    except UnicodeDecodeError as error:
+        offset = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
+        bad = data[error.start]
+        file = parse_text(path, data.decode("utf-8", "replace"), format)
+        file.encoding = None
+        accepted = ("bash",) if file.format in ("shell", "dockerfile") else ()
+        message = f"byte 0x{bad:02X} is not UTF-8; save the file as UTF-8"
+        file.problems.insert(0, Problem(NOT_UTF8, message, Span(offset, offset + 1), accepted_by=accepted))
+        return file
+
+
+def _first_line(text: str) -> Span:
+    line = text.splitlines()[0] if text else ""
+    return Span(0, len(line))
+
+
+def read_file(path: Path, display: str | None = None, *, size_limit: int = SIZE_LIMIT) -> SourceFile:
+    """Read and parse a file. Never raises for what is on disk.
+
+    ``display`` is the path that findings show. Files that are not parsed say why in ``skipped``: ``unreadable`` (no
+    such file, no permission, a folder or device), ``too-large`` (more than ``size_limit`` bytes), ``binary`` (NUL
+    bytes), or what the parser found (``template``, ``json-lines``). Line ends stay as they are in the file.
+    """
+    shown = display if display is not None else str(path)
+    try:
+        status = os.stat(path)  # before opening: opening a pipe would wait for its writer
+        if not stat.S_ISREG(status.st_mode):
+            return _skipped(shown, "unreadable")
+        if status.st_size > size_limit:
+            return _skipped(shown, "too-large")
+        with open(path, "rb") as handle:
+            data = handle.read(size_limit + 1)
+    except (OSError, ValueError):
+        return _skipped(shown, "unreadable")
+    if len(data) > size_limit:
+        return _skipped(shown, "too-large")
+    return parse_bytes(shown, data)
+
+
+parse_file = read_file
