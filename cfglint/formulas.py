@@ -43,7 +43,11 @@ FORWARD_SHARE_OF_STEP: Final = 1 / 3
 
 
 def _finite(name: str, value: float) -> None:
-    if not math.isfinite(value):
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:
+        raise ValueError(f"{name} is beyond a 64-bit float") from None
+    if not finite:
         raise ValueError(f"{name} is {value}, not a finite number")
 
 
@@ -89,7 +93,7 @@ def weight_bytes(parameters: int, bytes_per_parameter: float = HALF_BYTES) -> in
 def master_weight_bytes(parameters: int, weight_size: float = HALF_BYTES) -> int:
     """Memory of the FP32 master copy
 
-    master_weight_bytes = 4 × parameters when weight_size < 4, else 0
+    master_weight_bytes = parameters × (4 if weight_size < 4 else 0)
 
     Args:
         parameters: trained parameters [parameters]
@@ -532,7 +536,7 @@ def effective_batch_tokens(
 def steps_per_epoch(dataset_tokens: int, batch_tokens: int, drop_last: bool = False) -> int:
     """Optimizer steps per epoch
 
-    steps_per_epoch = dataset_tokens ÷ batch_tokens
+    steps_per_epoch = (floor if drop_last else ceil)(dataset_tokens ÷ batch_tokens)
 
     Args:
         dataset_tokens: tokens of one pass over the data [tokens]
@@ -583,7 +587,7 @@ def attention_forward_flops_per_token(
 ) -> int:
     """FLOPs of the attention scores, forward, per token
 
-    attention_forward_flops_per_token = 4 × layers × attention_width × sequence_length
+    attention_forward_flops_per_token = (2 if causal else 4) × layers × attention_width × sequence_length
 
     Args:
         layers: layers with attention [layers]
@@ -592,7 +596,7 @@ def attention_forward_flops_per_token(
         causal: count only what a causal mask leaves, half of it [bool]
 
     Returns:
-        FLOPs of QK^T and of the weighted sum of V; half with causal [FLOPs/token]
+        FLOPs of the scores QK^T and of the weighted sum of V [FLOPs/token]
 
     Source:
         Chowdhery et al. 2022, PaLM, appendix B: 12LHQT for forward and backward, a third of it forward
@@ -852,9 +856,27 @@ class Formula:
     function: Callable[..., float]
 
     def working(self, **values: object) -> str:
-        """The right-hand side with numbers put in for the names."""
+        """The right-hand side with numbers put in for the names and conditions decided."""
+
+        def number(name: re.Match[str]) -> str:
+            return format_number(values[name[0]]) if name[0] in values else name[0]
+
         right = self.expression.partition(" = ")[2]
-        return re.sub(r"[a-z]\w*", lambda name: format_number(values[name[0]]) if name[0] in values else name[0], right)
+        return _CONDITION.sub(_decide, re.sub(r"[a-z]\w*", number, right))
+
+
+_CONDITION: Final = re.compile(r"\((\S+) if (\S+)(?: ([<≥]) (\S+))? else (\S+)\)")
+
+
+def _decide(condition: re.Match[str]) -> str:
+    """``(2 if 3 ≥ 1 else 4)`` as ``2``; a lone name before ``(`` loses its brackets too."""
+    then, left, operator, right, otherwise = condition.groups()
+    if operator is None:
+        holds = left == "True"
+    else:
+        first, second = (float(text.replace(",", "")) for text in (left, right))
+        holds = first < second if operator == "<" else first >= second
+    return then if holds else otherwise
 
 
 FORMULAS: Final[tuple[Callable[..., float], ...]] = (
