@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +75,8 @@ class Job(FactSet):
         self.hardware = Hardware((), "", None, None, None)
         self.versions: dict[str, str] = {}
         """Framework to version or specifier, from requirements, lock files, image tags or settings."""
+        self.partial = False
+        """True for a DeepSpeed or Accelerate file that no run names: it has precision and sharding, but no model."""
 
     @property
     def primary(self) -> Reading | None:
@@ -179,6 +182,6 @@ class Jobs:
     training: list[TrainingJob] = field(default_factory=list)
     serving: list[ServingJob] = field(default_factory=list)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Job]:
         yield from self.training
         yield from self.serving

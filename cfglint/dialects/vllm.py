@@ -1,0 +1,265 @@
+"""vLLM: its config file (``--config``), ``vllm serve`` and the ``api_server`` module, on command lines of any carrier."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cfglint.dialects.base import Dialect, Launch, Recognition
+from cfglint.dialects.carriers.command import basename, image_version, program
+from cfglint.dialects.flags import read_flags
+from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
+from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at, plain
+from cfglint.source.shell import Word
+
+MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"})
+IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm")
+"""Images whose entrypoint is the API server: args alone make a server."""
+DISTINCTIVE = frozenset(
+    "gpu_memory_utilization max_model_len tensor_parallel_size max_num_seqs max_num_batched_tokens enforce_eager "
+    "kv_cache_dtype served_model_name enable_prefix_caching swap_space enable_chunked_prefill tool_call_parser "
+    "enable_auto_tool_choice reasoning_parser pipeline_parallel_size".split()
+)
+FACTS: dict[str, str] = {
+    "model": "model_id", "dtype": "dtype", "quantization": "quantization", "kv_cache_dtype": "kv_cache_dtype",
+    "max_model_len": "max_model_len", "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens", "gpu_memory_utilization": "gpu_memory_utilization",
+    "enforce_eager": "enforce_eager", "block_size": "block_size", "cpu_offload_gb": "cpu_offload_gb",
+    "swap_space": "swap_space", "enable_prefix_caching": "enable_prefix_caching", "enable_lora": "enable_lora",
+    "max_loras": "max_loras", "max_lora_rank": "max_lora_rank", "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size", "data_parallel_size": "data_parallel_size",
+    "enable_expert_parallel": "enable_expert_parallel", "trust_remote_code": "trust_remote_code",
+    "limit_mm_per_prompt": "limit_mm_per_prompt", "speculative_config": "speculative",
+}
+"""vLLM's argument to the job's fact; every other argument goes to ``engine_args``."""
+SHORT = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size", "q": "quantization"}
+INTEGERS = frozenset(
+    "max_model_len max_num_seqs max_num_batched_tokens block_size max_loras max_lora_rank tensor_parallel_size "
+    "pipeline_parallel_size data_parallel_size".split()
+)
+NUMBERS = frozenset({"gpu_memory_utilization", "cpu_offload_gb", "swap_space"})
+SIZES = frozenset({"max_model_len", "max_num_batched_tokens"})
+"""Arguments that take ``32k`` (decimal) and ``32K`` (binary): vllm/engine/arg_utils.py, human_readable_int."""
+_HUMAN = re.compile(r"^(\d+(?:\.\d+)?)([kmgtKMGT])$")
+
+
+def human_readable_int(text: str) -> int | None:
+    """``1k`` is 1,000 and ``1K`` is 1,024, as vLLM reads them; None for other text."""
+    match = _HUMAN.match(text.strip())
+    if not match:
+        return None
+    number, unit = match.groups()
+    power = "kmgt".index(unit.lower()) + 1
+    if unit.islower():
+        return int(float(number) * 1000**power)
+    return int(number) * 1024**power if "." not in number else None
+
+
+class VllmDialect(Dialect):
+    name = "vllm"
+    title = "vLLM"
+    kind = "serve"
+    schema = "vllm"
+    summary = "config files and `vllm serve` command lines in shell, Dockerfiles, compose and Kubernetes"
+    markers = frozenset({"gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "gpu_memory_utilization"})
+
+    def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        keys = {k.replace("-", "_") for k in root.keys()}  # noqa: SIM118
+        hits = keys & DISTINCTIVE
+        if len(hits) < 2 and not ("model" in keys and hits):
+            return None
+        if any(isinstance(e.value, Mapping) and e.name not in _STRUCTURED for e in root.index.values()):
+            return None
+        known = _known_arguments()
+        foreign = keys - known - {"model_tag", "config"}
+        if len(foreign) * 4 > len(keys):
+            return None
+        return Recognition(60, " + ".join(sorted(hits)[:3]))
+
+    def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
+        reading = Reading(self.name, document, root, role="run", kind="serve", framework="vllm")
+        _read_facts(reading)
+        yield reading
+
+    def read_launch(self, launch: Launch) -> Iterator[Reading]:
+        arguments = _server_arguments(launch)
+        if arguments is None:
+            return
+        words, positional_model = arguments
+        parsed = read_flags(words, booleans=_booleans(), several=SEVERAL)
+        entries: list[Entry] = []
+        for entry in parsed.mapping.entries:
+            name = SHORT.get(entry.name, entry.name)
+            if name != entry.name:
+                entry = Entry(Scalar(entry.key.span, name, entry.key.raw), entry.value)
+            entries.append(entry)
+        positionals = list(parsed.positionals)
+        if positional_model and positionals:
+            word = positionals[0]
+            entries.insert(0, Entry(Scalar(word.span, "model", word.raw), Scalar(word.span, word.text, word.raw)))
+        span_words = words or launch.words or ([launch.image] if launch.image else [])
+        span = (
+            Span(min(w.span.start for w in span_words), max(w.span.end for w in span_words)) if span_words else Span(0, 0)
+        )
+        reading = Reading(
+            self.name, launch.document, Mapping(span, entries), role="run", kind="serve", framework="vllm",
+            carrier=launch.carrier, why="vllm serve" if positional_model else "vLLM API server",
+        )
+        reading.context["command_line"] = True
+        reading.context["program"] = _program_name(launch)
+        reading.context["positionals"] = positionals
+        reading.context["environment"] = launch.environment
+        if launch.image is not None:
+            reading.context["image"] = launch.image
+            version = image_version(launch.image.text)
+            if version is not None and launch.image.known and "vllm" in launch.image.text:
+                reading.context["versions"] = {"vllm": version}
+                origin = FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
+                reading.facts.state("framework_version", version, origin)
+        config = reading.value("config")
+        if isinstance(config, str):
+            reading.references.append(Reference("config", config, reading.origin("config"), base="cwd"))
+        _read_facts(reading)
+        for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
+            if pair is not None:
+                origin_ = pair[1]
+                if isinstance(origin_, Word):
+                    origin_ = FileOrigin(launch.document, (name,), origin_.span, origin_.span)
+                reading.facts.state(name, pair[0], origin_)
+        if launch.host_memory is not None:
+            reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
+        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2:
+            yield reading
+
+
+SEVERAL = frozenset(
+    "served_model_name lora_modules cuda_graph_sizes cudagraph_capture_sizes allowed_origins allowed_methods "
+    "middleware api_key allowed_media_domains".split()
+)
+_STRUCTURED = frozenset(
+    "speculative_config speculative-config compilation_config compilation-config hf_overrides hf-overrides "
+    "limit_mm_per_prompt limit-mm-per-prompt override_generation_config override-generation-config kv_transfer_config "
+    "kv-transfer-config rope_scaling rope-scaling mm_processor_kwargs mm-processor-kwargs additional_config "
+    "additional-config".split()
+)
+
+
+def _program_name(launch: Launch) -> str:
+    started = program(launch.words)
+    return started.name if started else ""
+
+
+def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
+    """The server's own arguments, and whether its first positional is the model; None where it is no vLLM server."""
+    words = launch.words
+    started = program(words)
+    if started is not None:
+        if started.name == "vllm" and not started.script:
+            if started.arguments and started.arguments[0].text == "serve":
+                return started.arguments[1:], True
+            return None
+        if started.module and started.name in MODULES:
+            if started.name.endswith("cli.main"):
+                return (started.arguments[1:], True) if started.arguments[:1] else None
+            return started.arguments, False
+        if started.script and started.name.endswith(("vllm/entrypoints/openai/api_server.py",)):
+            return started.arguments, False
+    image = basename(launch.image.text.split("@")[0]).split(":")[0] if launch.image else ""
+    if image in IMAGES and words and (started is None or words[0].text.startswith("-") or "/" in words[0].text):
+        # args only: the image's entrypoint is the server; its first word may be the model (vllm serve as entrypoint)
+        return words, not words[0].text.startswith("-")
+    if image in IMAGES and words and words[0].text == "serve":
+        return words[1:], True
+    return None
+
+
+def _known_arguments() -> frozenset[str]:
+    from cfglint.catalog.engines import argument_names
+
+    return argument_names("vllm") | frozenset(FACTS) | DISTINCTIVE | {"model", "config", "port", "host"}
+
+
+def _booleans() -> frozenset[str]:
+    from cfglint.catalog.engines import boolean_arguments
+
+    return boolean_arguments("vllm")
+
+
+def _read_facts(reading: Reading) -> None:
+    root = reading.root
+    assert isinstance(root, Mapping)
+    others: dict[str, Any] = {}
+    for key, entry in root.index.items():
+        name = key.replace("-", "_")
+        negated = name.startswith("no_") and name[3:] in FACTS
+        if negated:
+            name = name[3:]
+        origin = FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span)
+        value = plain(entry.value)
+        fact = FACTS.get(name)
+        if fact is None:
+            others[name] = value
+            continue
+        if negated:
+            value = not value if isinstance(value, bool) else False
+        known = _value(name, value, entry.value)
+        if known is not None:
+            reading.facts.state(fact, known, origin)
+    model = at(root, "model_tag")
+    if isinstance(model, Scalar) and isinstance(model.value, str):
+        reading.facts.state("model_id", model.value, reading.origin("model_tag"))
+    if others:
+        reading.facts.state("engine_args", others, reading.origin())
+    if reading.facts.value("model_id"):
+        model_origin = next(f.origin for f in reading.facts.statements("model_id"))
+        if isinstance(model_origin, FileOrigin):
+            target = str(reading.facts.value("model_id"))
+            reading.references.append(Reference("model", target, model_origin, base="cwd"))
+
+
+def _value(name: str, value: Any, node: Node) -> Any:
+    """The fact's value, UNKNOWN where it is stated but not known here, None where it is of a type vLLM would refuse."""
+    if isinstance(value, str) and ("${" in value or "$(" in value or "{{" in value or value.startswith("$")):
+        return UNKNOWN
+    if name in INTEGERS:
+        if isinstance(value, bool):
+            return None
+        if isinstance(value, int):
+            return UNKNOWN if value == -1 and name == "max_model_len" else value
+        if isinstance(value, str):
+            if value.isdigit():
+                return int(value)
+            if name in SIZES:
+                return human_readable_int(value) or UNKNOWN
+            return UNKNOWN
+        return int(value) if isinstance(value, float) and value.is_integer() else None
+    if name in NUMBERS:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        try:
+            return float(value) if isinstance(value, str) else None
+        except ValueError:
+            return UNKNOWN
+    if name in ("limit_mm_per_prompt", "speculative_config"):
+        return _mapping(value)
+    if name in ("model", "dtype", "quantization", "kv_cache_dtype"):
+        return value if isinstance(value, str) else None
+    return value if isinstance(value, bool) else None
+
+
+def _mapping(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, str):
+        import json
+
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            return UNKNOWN
+        return parsed if isinstance(parsed, dict) else UNKNOWN
+    return None
+
+
+DIALECT = VllmDialect()

@@ -1,0 +1,36 @@
+"""A job's accelerators and counts, from whatever stated them first."""
+
+from __future__ import annotations
+
+from cfglint.catalog.accelerators import find_accelerators, parse_gpu
+from cfglint.jobs.job import Hardware, Job
+
+
+def resolve_hardware(job: Job) -> Hardware:
+    """Look the stated accelerator up and put it together with the counts. Nothing is guessed."""
+    gpu = job.gpu
+    count = job.gpus_per_node
+    nodes = job.nodes
+    gpus_per_node = _positive(count.value) if count else None
+    count_origin = count.origin if count else None
+    name = ""
+    candidates = ()
+    if gpu is not None and isinstance(gpu.value, str):
+        name, stated_count = parse_gpu(gpu.value)
+        candidates = find_accelerators(name)
+        if gpus_per_node is None and stated_count is not None:
+            gpus_per_node, count_origin = stated_count, gpu.origin
+    host = job.value("host_memory_bytes")
+    return Hardware(
+        candidates=candidates,
+        name=name,
+        gpus_per_node=gpus_per_node,
+        nodes=_positive(nodes.value) if nodes else None,
+        origin=gpu.origin if gpu else None,
+        count_origin=count_origin,
+        host_memory_bytes=host if isinstance(host, int) else None,
+    )
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

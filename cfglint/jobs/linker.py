@@ -1,0 +1,342 @@
+"""From readings to jobs: follow what files say of each other, put their facts together, resolve hardware.
+
+Precedence inside a job: arguments on the command line, the run's own file, what launches it, the files it names;
+framework defaults come behind everything that a file states.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Reading, Reference, SettingOrigin
+from cfglint.jobs.hardware import resolve_hardware
+from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
+from cfglint.jobs.models import ModelSearch
+from cfglint.jobs.pragma import read_pragmas
+from cfglint.jobs.versions import versions_beside
+
+PART_ROLES = frozenset({"deepspeed", "accelerate", "fsdp", "adapter"})
+PART_DIALECTS = ("deepspeed", "accelerate")
+"""Parts that are linked to a sole neighbouring run, and that make a partial job when nothing names them."""
+
+
+@dataclass(frozen=True)
+class HardwareOptions:
+    """``--gpu``, ``--gpus``, ``--nodes``."""
+
+    gpu: str | None = None
+    gpus: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Hardware that settings give for a path."""
+
+    gpu: str | None
+    gpus: int | None
+    nodes: int | None
+    origin: SettingOrigin
+
+
+@dataclass(frozen=True)
+class Group:
+    """``[[tool.cfglint.jobs]]``: files that belong together."""
+
+    name: str
+    files: tuple[str, ...]
+    facts: Mapping[str, Any]
+    origin: SettingOrigin
+
+
+@dataclass
+class Surroundings:
+    """What settings add to a run. ``root`` is where paths on the command line start."""
+
+    root: Path = field(default_factory=Path.cwd)
+    target: Callable[[str], Target | None] = lambda path: None
+    groups: Sequence[Group] = ()
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Model id to its ``config.json`` mapping, from settings."""
+    versions: Callable[[str], Mapping[str, str]] = lambda path: {}
+    load: Callable[[Path], list[Reading]] = lambda path: []
+    """Readings of a file on disk that was not among the files given."""
+
+
+def link(readings: Iterable[Reading], options: HardwareOptions, surroundings: Surroundings) -> Jobs:
+    """Put readings together into jobs."""
+    return _Linker(list(readings), options, surroundings).link()
+
+
+class _Linker:
+    def __init__(self, readings: list[Reading], options: HardwareOptions, surroundings: Surroundings) -> None:
+        self.readings = readings
+        self.options = options
+        self.around = surroundings
+        self.by_path: dict[str, list[Reading]] = {}
+        for reading in readings:
+            self.by_path.setdefault(os.path.normpath(reading.document.path), []).append(reading)
+        self.used: set[int] = set()
+        self.models = ModelSearch(surroundings.root, surroundings.models)
+
+    def link(self) -> Jobs:
+        drafts: list[list[Reading]] = []
+        grouped = self._groups()
+        drafts.extend(members for _, members in grouped)
+        drafts.extend(self._launched())
+        for reading in self.readings:
+            if reading.role == "run" and id(reading) not in self.used:
+                self.used.add(id(reading))
+                drafts.append([reading])
+        for members in drafts:
+            self._follow(members)
+        uncertain = self._neighbours(drafts)
+        jobs = Jobs()
+        names = _names(drafts)
+        for i, members in enumerate(drafts):
+            group = grouped[i][0] if i < len(grouped) else None
+            job = self._job(names[i], members, uncertain.get(id(members), set()), group)
+            (jobs.serving if isinstance(job, ServingJob) else jobs.training).append(job)  # type: ignore[arg-type]
+        for reading in self.readings:
+            if reading.role == "part" and reading.dialect in PART_DIALECTS and id(reading) not in self.used:
+                job = self._job(reading.document.name, [reading], set(), None)
+                job.partial = True
+                jobs.training.append(job)  # type: ignore[arg-type]
+        return jobs
+
+    def _groups(self) -> list[tuple[Group, list[Reading]]]:
+        found = []
+        for group in self.around.groups:
+            members: list[Reading] = []
+            for path in group.files:
+                members.extend(self.by_path.get(os.path.normpath(path), []))
+            runs = [r for r in members if r.role in ("run", "arguments")]
+            if not members or not (runs or any(r.role == "launch" for r in members)):
+                continue
+            order = {"arguments": 0, "run": 1, "launch": 2}
+            members.sort(key=lambda r: order.get(r.role, 3))
+            self.used.update(id(r) for r in members)
+            found.append((group, members))
+        return found
+
+    def _launched(self) -> list[list[Reading]]:
+        drafts: list[list[Reading]] = []
+        for launch in self.readings:
+            if launch.role != "launch" or id(launch) in self.used:
+                continue
+            inline = [r for r in self.readings if r.context.get("launched_by") is launch]
+            configs = [
+                run
+                for reference in launch.references
+                if reference.role == "config"
+                for run in self.resolve(reference)
+                if run.role == "run" and run.document is not launch.document
+            ]
+            self.used.add(id(launch))
+            self.used.update(id(r) for r in inline)
+            if configs:
+                for run in configs:
+                    self.used.add(id(run))
+                    drafts.append([run, *inline, launch])
+            elif any(r.role == "run" for r in inline):
+                drafts.append([*inline, launch])
+            elif inline or any(r.role in PART_ROLES for r in launch.references):
+                drafts.append([launch, *inline])
+        for run in self.readings:
+            if run.role == "run" and run.kind == "serve" and id(run) not in self.used:
+                named = [
+                    r
+                    for reference in run.references
+                    if reference.role == "config"
+                    for r in self.resolve(reference)
+                    if r.kind == "serve" and r is not run
+                ]
+                if named:
+                    self.used.update(id(r) for r in (run, *named))
+                    drafts.append([run, *named])
+        return drafts
+
+    def _follow(self, members: list[Reading]) -> None:
+        """Append the parts that members name, and the parts those name."""
+        i = 0
+        while i < len(members):
+            for reference in members[i].references:
+                if reference.role not in PART_ROLES:
+                    continue
+                for part in self.resolve(reference):
+                    if part not in members and part.role in ("part", "model"):
+                        members.append(part)
+                        self.used.add(id(part))
+            i += 1
+
+    def _neighbours(self, drafts: list[list[Reading]]) -> dict[int, set[int]]:
+        """Sole neighbours in a folder: one training run, one part of a dialect, neither speaking for or against it."""
+        uncertain: dict[int, set[int]] = {}
+        parts: dict[tuple[str, str], list[Reading]] = {}
+        for reading in self.readings:
+            if reading.role == "part" and reading.dialect in PART_DIALECTS:
+                key = (os.path.dirname(reading.document.path), reading.dialect)
+                parts.setdefault(key, []).append(reading)
+        runs: dict[str, list[list[Reading]]] = {}
+        for members in drafts:
+            if members[0].kind == "train" and members[0].dialect != "cfglint-job":
+                runs.setdefault(os.path.dirname(members[0].document.path), []).append(members)
+        for (folder, dialect), found in parts.items():
+            if len(found) != 1 or id(found[0]) in self.used or len(runs.get(folder, ())) != 1:
+                continue
+            members = runs[folder][0]
+            if any(r.dialect == dialect for r in members):
+                continue
+            if any(reference.role == dialect for r in members for reference in r.references):
+                continue
+            members.append(found[0])
+            self.used.add(id(found[0]))
+            uncertain.setdefault(id(members), set()).add(id(found[0]))
+            before = len(members)
+            self._follow(members)
+            uncertain[id(members)].update(id(r) for r in members[before:])
+        return uncertain
+
+    def resolve(self, reference: Reference) -> list[Reading]:
+        """Readings of the file a reference names: among the files given, else on disk."""
+        for path in candidate_paths(reference, self.around.root):
+            found = self.by_path.get(path)
+            if found is not None:
+                return found
+        for path in candidate_paths(reference, self.around.root):
+            on_disk = self.around.root / path
+            if on_disk.is_file():
+                found = self.around.load(on_disk)
+                self.by_path[path] = found
+                return found
+        return []
+
+    def _job(self, name: str, members: list[Reading], uncertain: set[int], group: Group | None) -> Job:
+        serving = members[0].kind == "serve"
+        job: Job = ServingJob(name, members) if serving else TrainingJob(name, members)
+        self._facts(job, members, uncertain)
+        if group is not None:
+            for key, value in group.facts.items():
+                job.state_first(key, value, group.origin)
+        self._pragmas(job, members)
+        for fact, value, flag in (
+            ("gpu", self.options.gpu, "--gpu"),
+            ("gpus_per_node", self.options.gpus, "--gpus"),
+            ("nodes", self.options.nodes, "--nodes"),
+        ):
+            if value is not None:
+                job.state_first(fact, value, FlagOrigin(flag))
+        target = self.around.target(members[0].document.path)
+        if target is not None:
+            for fact, value in (("gpu", target.gpu), ("gpus_per_node", target.gpus), ("nodes", target.nodes)):
+                if value is not None:
+                    job.state(fact, value, target.origin)
+        job.hardware = resolve_hardware(job)
+        self._versions(job, members)
+        job.model = self.models.find(job)
+        return job
+
+    def _facts(self, job: Job, members: list[Reading], uncertain: set[int]) -> None:
+        order = sorted(members, key=lambda r: 0 if r.role == "arguments" else 1)
+        defaults = FactSet()
+        for reading in order:
+            sure = id(reading) not in uncertain
+            for fact_name in reading.facts.names():
+                for fact in reading.facts.statements(fact_name):
+                    behind = isinstance(fact.origin, DefaultOrigin)
+                    (defaults if behind else job).state(fact_name, fact.value, fact.origin, certain=sure and fact.certain)
+        job.extend(defaults)
+        if job.fact("framework") is None:
+            framework = next((r.framework for r in members if r.framework), None)
+            if framework is not None:
+                job.state("framework", framework, members[0].origin())
+
+    def _pragmas(self, job: Job, members: list[Reading]) -> None:
+        seen: set[int] = set()
+        for reading in reversed(members):
+            file = reading.document.file
+            if id(file) in seen or "cfglint:" not in file.text:
+                continue
+            seen.add(id(file))
+            pragmas = read_pragmas(file)
+            for fact, statement in (
+                ("gpu", pragmas.gpu), ("gpus_per_node", pragmas.gpus), ("nodes", pragmas.nodes)
+            ):
+                if statement is not None:
+                    job.state_first(fact, statement.value, statement.origin(reading.document))
+
+    def _versions(self, job: Job, members: list[Reading]) -> None:
+        for reading in members:
+            stated = reading.context.get("versions")
+            if isinstance(stated, dict):
+                for framework, version in stated.items():
+                    job.versions.setdefault(framework, version)
+        path = members[0].document.path
+        for framework, version in self.around.versions(path).items():
+            job.versions.setdefault(framework, version)
+        folder = (self.around.root / path).parent
+        for framework, version in versions_beside(folder, self.around.root):
+            job.versions.setdefault(framework, version)
+        stated_version = job.fact("framework_version")
+        framework = job.value("framework")
+        if isinstance(framework, str):
+            if stated_version is not None:
+                job.versions.setdefault(framework, str(stated_version.value))
+            elif framework in job.versions:
+                origin: Origin = SettingOrigin("requirements, lock file, image tag or settings", framework)
+                job.state("framework_version", job.versions[framework], origin)
+
+
+def candidate_paths(reference: Reference, root: Path) -> list[str]:
+    """Normalised paths a reference can mean, likeliest first: by its base, then by the folders up to the root."""
+    target = reference.target
+    if os.path.isabs(target) or "://" in target or "${" in target or "$(" in target:
+        return []
+    folder = os.path.dirname(reference.origin.document.path)
+    beside = os.path.normpath(os.path.join(folder, target))
+    upward: list[str] = []
+    here = folder
+    while here:
+        here = os.path.dirname(here)
+        upward.append(os.path.normpath(os.path.join(here, target)))
+        if here in ("", "/", "."):
+            break
+    plain = os.path.normpath(target)
+    if reference.base == "file":
+        order = [beside, plain]
+    elif reference.base == "cwd":
+        order = [plain, *reversed(upward), beside]
+    else:
+        order = [beside, *upward, plain]
+    return list(dict.fromkeys(order))
+
+
+def _names(drafts: list[list[Reading]]) -> list[str]:
+    """A job is named after its first reading's file; jobs that share one get what tells them apart after ``#``."""
+    paths: dict[str, int] = {}
+    for members in drafts:
+        paths[members[0].document.path] = paths.get(members[0].document.path, 0) + 1
+    names: list[str] = []
+    taken: set[str] = set()
+    for members in drafts:
+        first = members[0]
+        path = first.document.path
+        launch = first.context.get("launch")
+        if first.name:
+            name = f"{path}#{first.name}"
+        elif paths[path] == 1:
+            name = path
+        else:
+            label = getattr(launch, "name", "") or str(first.document.file.position(first.root.span.start).line)
+            name = f"{path}#{label}"
+        base, n = name, 2
+        while name in taken:
+            name = f"{base}-{n}"
+            n += 1
+        taken.add(name)
+        names.append(name)
+    return names

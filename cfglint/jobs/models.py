@@ -1,0 +1,148 @@
+"""A job's model: a config.json on disk, the project's own facts, the Hugging Face cache, the catalogue; in this order."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cfglint.catalog.architecture import Architecture, UnknownArchitecture, architecture_from_config
+from cfglint.jobs.facts import CatalogueOrigin, FileOrigin, Origin, SettingOrigin
+from cfglint.jobs.job import Job, ModelFacts
+
+CONFIG_LIMIT = 4 * 2**20
+"""A config.json above 4 MiB is not read."""
+
+
+class ModelSearch:
+    """Finds models for the jobs of a run; each config is read once."""
+
+    def __init__(self, root: Path, settings_models: Mapping[str, Mapping[str, Any]]) -> None:
+        self.root = root
+        self.settings_models = {name.lower(): (name, config) for name, config in settings_models.items()}
+        self._configs: dict[Path, Mapping[str, Any] | None] = {}
+        self._architectures: dict[Path, Architecture | str] = {}
+
+    def find(self, job: Job) -> ModelFacts | None:
+        """The model of a job, or None where no model is named."""
+        fact = job.model_id
+        if fact is None or not isinstance(fact.value, str) or not fact.value:
+            return None
+        name = fact.value
+        for reading in job.readings:
+            inline = reading.context.get("model_config")
+            if isinstance(inline, Mapping):
+                return self._from_config(str(inline.get("_name_or_path") or name), inline, "the job file", fact.origin)
+        folder = self._folder(fact.origin, job)
+        for path in self._local(name, folder):
+            config = self._config(path)
+            if config is not None:
+                return self._from_path(name, path, config, fact.origin)
+        if name.lower() in self.settings_models:
+            known, config = self.settings_models[name.lower()]
+            return self._from_config(known, config, "settings", SettingOrigin("settings", f"models.{known}"))
+        path = _hub_cache(name)
+        if path is not None:
+            config = self._config(path)
+            if config is not None:
+                return self._from_path(name, path, config, fact.origin)
+        return _from_catalogue(name)
+
+    def _folder(self, origin: Origin, job: Job) -> Path:
+        if isinstance(origin, FileOrigin):
+            return (self.root / origin.document.path).parent
+        return (self.root / job.primary.document.path).parent if job.primary else self.root
+
+    def _local(self, name: str, folder: Path) -> list[Path]:
+        """Where a config.json of ``name`` can lie: the path itself, and ``.cfglint/models`` upward from the file."""
+        found: list[Path] = []
+        if "://" not in name and "${" not in name and len(name) < 1024:
+            for base in (folder, self.root):
+                given = Path(os.path.expanduser(name))
+                path = given if given.is_absolute() else base / given
+                if path.name.endswith(".json"):
+                    found.append(path)
+                found.append(path / "config.json")
+            parts = [p for p in name.strip("/").split("/") if p not in ("", ".", "..")]
+            here = folder
+            while parts:
+                store = here / ".cfglint" / "models"
+                found.append(store.joinpath(*parts, "config.json"))
+                if len(parts) > 2:
+                    found.append(store.joinpath(*parts[-2:], "config.json"))
+                if here == here.parent or here == self.root:
+                    break
+                here = here.parent
+        return found
+
+    def _config(self, path: Path) -> Mapping[str, Any] | None:
+        if path not in self._configs:
+            self._configs[path] = _read_json(path)
+        return self._configs[path]
+
+    def _from_path(self, name: str, path: Path, config: Mapping[str, Any], origin: Origin) -> ModelFacts:
+        if path not in self._architectures:
+            try:
+                self._architectures[path] = architecture_from_config(config)
+            except UnknownArchitecture as error:
+                self._architectures[path] = str(error)
+        made = self._architectures[path]
+        try:
+            shown = str(path.resolve().relative_to(self.root.resolve()))
+        except ValueError:
+            shown = str(path)
+        if isinstance(made, str):
+            fallback = _from_catalogue(name)
+            if fallback.architecture is not None:
+                return fallback
+            return ModelFacts(name, None, shown, origin, problem=made)
+        return ModelFacts(name, made, shown, origin, row=_row(name))
+
+    def _from_config(self, name: str, config: Mapping[str, Any], source: str, origin: Origin) -> ModelFacts:
+        try:
+            return ModelFacts(name, architecture_from_config(config), source, origin, row=_row(name))
+        except UnknownArchitecture as error:
+            return ModelFacts(name, None, source, origin, problem=str(error))
+
+
+def _row(name: str) -> Any:
+    from cfglint.catalog.models import find_model
+
+    return find_model(name)
+
+
+def _from_catalogue(name: str) -> ModelFacts:
+    from cfglint.catalog.models import architecture_of, find_model
+
+    row = find_model(name)
+    if row is None:
+        return ModelFacts(name, None, "", CatalogueOrigin(""), problem=f"{name} is not in the catalogue")
+    architecture = architecture_of(row)
+    return ModelFacts(row.id, architecture, "catalogue", CatalogueOrigin(row.source), row=row)
+
+
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        if not path.is_file() or path.stat().st_size > CONFIG_LIMIT:
+            return None
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _hub_cache(name: str) -> Path | None:
+    """``config.json`` of the newest snapshot in the Hugging Face cache, or None."""
+    if name.count("/") != 1 or name.startswith((".", "/")):
+        return None
+    home = os.environ.get("HF_HUB_CACHE") or os.path.join(
+        os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface"), "hub"
+    )
+    snapshots = Path(home, f"models--{name.replace('/', '--')}", "snapshots")
+    try:
+        found = [p / "config.json" for p in snapshots.iterdir() if (p / "config.json").is_file()]
+    except OSError:
+        return None
+    return max(found, key=lambda p: p.stat().st_mtime) if found else None

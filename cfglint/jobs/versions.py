@@ -1,0 +1,124 @@
+"""Framework versions: from requirements, project and lock files beside a config, image tags, settings."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+DISTRIBUTIONS = {
+    "transformers": "transformers", "trl": "trl", "peft": "peft", "accelerate": "accelerate", "deepspeed": "deepspeed",
+    "axolotl": "axolotl", "llamafactory": "llamafactory", "vllm": "vllm", "sglang": "sglang", "torch": "torch",
+    "bitsandbytes": "bitsandbytes", "flash-attn": "flash-attn", "liger-kernel": "liger-kernel", "torchtune": "torchtune",
+}
+"""Distribution name to the framework's name here."""
+
+_REQUIREMENT = re.compile(
+    r"^\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*((?:===|==|~=|!=|<=|>=|<|>)[^;#\"']+)", re.MULTILINE
+)
+_LOCKED = re.compile(r'^name = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE)
+REQUIREMENT_FILES = ("requirements.txt", "requirements-train.txt", "requirements-serve.txt", "constraints.txt")
+LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
+
+
+def parse_requirements(text: str) -> dict[str, str]:
+    """Framework to specifier (``==4.57.1``, ``>=5,<6``) for the frameworks that matter here."""
+    found: dict[str, str] = {}
+    for name, specifier in _REQUIREMENT.findall(text):
+        framework = DISTRIBUTIONS.get(re.sub(r"[-_.]+", "-", name).lower())
+        if framework is not None:
+            found.setdefault(framework, specifier.strip().rstrip(","))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def versions_beside(folder: Path, root: Path) -> tuple[tuple[str, str], ...]:
+    """Versions that files in ``folder`` or the folders above it up to ``root`` state; the nearest file wins."""
+    found: dict[str, str] = {}
+    here = folder
+    while True:
+        for name in LOCK_FILES:
+            text = _read(here / name)
+            if text:
+                for package, version in _LOCKED.findall(text):
+                    framework = DISTRIBUTIONS.get(package.lower())
+                    if framework is not None:
+                        found.setdefault(framework, f"=={version}")
+        for name in (*REQUIREMENT_FILES, "pyproject.toml"):
+            text = _read(here / name)
+            if text:
+                for framework, specifier in parse_requirements(text).items():
+                    found.setdefault(framework, specifier)
+        if here == root or root not in here.parents:
+            return tuple(found.items())
+        here = here.parent
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8") if path.is_file() and path.stat().st_size < 8_000_000 else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def always_at_least(stated: str | None, version: str) -> bool | None:
+    """Whether every version that ``stated`` allows is at least ``version``; None where that is not decided."""
+    low, _ = _bounds(stated)
+    if low is None:
+        return False if always_below(stated, version) else None
+    if _key(low) >= _key(version):
+        return True
+    return False if always_below(stated, version) else None
+
+
+def always_below(stated: str | None, version: str) -> bool:
+    """True where ``stated`` allows only versions below ``version``."""
+    _, high = _bounds(stated)
+    if high is None:
+        return False
+    limit, included = high
+    return _key(limit) < _key(version) or (_key(limit) == _key(version) and not included)
+
+
+def exact(stated: str | None) -> str | None:
+    """The single version stated (``4.57.1`` or ``==4.57.1``), or None for a range."""
+    if not stated:
+        return None
+    text = stated.strip()
+    match = re.fullmatch(r"(?:===?\s*)?v?(\d[\w.+-]*)", text)
+    return match.group(1) if match and "*" not in text else None
+
+
+def _bounds(stated: str | None) -> tuple[str | None, tuple[str, bool] | None]:
+    """Lowest version allowed, and the highest with whether it is included."""
+    single = exact(stated)
+    if single is not None:
+        return single, (single, True)
+    low: str | None = None
+    high: tuple[str, bool] | None = None
+    for clause in (stated or "").split(","):
+        match = re.fullmatch(r"\s*(===|==|~=|<=|>=|<|>)\s*v?(\d[\w.+-]*?)(\.\*)?\s*", clause)
+        if match is None:
+            continue
+        operator, version, star = match.groups()
+        if operator in (">=", ">", "~=") or (operator == "==" and star):
+            low = version if low is None or _key(version) > _key(low) else low
+        if operator in ("<", "<="):
+            candidate = (version, operator == "<=")
+            high = candidate if high is None or _key(version) < _key(high[0]) else high
+        if operator == "~=" or (operator == "==" and star):
+            parts = version.split(".")
+            if star:
+                parts.append("0")
+            if len(parts) >= 2 and parts[-2].isdigit():
+                ceiling = ".".join([*parts[:-2], str(int(parts[-2]) + 1)])
+                high = (ceiling, False) if high is None or _key(ceiling) < _key(high[0]) else high
+    return low, high
+
+
+def _key(version: str) -> tuple[int, ...]:
+    """Release numbers for comparing; a local or pre-release part is left out."""
+    numbers = [int(n) for n in re.findall(r"\d+", re.split(r"(?:rc|dev|a|b|\+|post|-)", version)[0])]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
