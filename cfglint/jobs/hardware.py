@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from cfglint.catalog.accelerators import find_accelerators, parse_gpu
+from collections.abc import Sequence
+
+from cfglint.catalog.accelerators import Accelerator, find_accelerators, parse_gpu
 from cfglint.jobs.job import Hardware, Job
 
 
-def resolve_hardware(job: Job) -> Hardware:
-    """Look the stated accelerator up and put it together with the counts. Nothing is guessed."""
+def resolve_hardware(job: Job, own: Sequence[Accelerator] = ()) -> Hardware:
+    """Look the stated accelerator up (``own`` rows first) and put it together with the counts. Nothing is guessed."""
     gpu = job.gpu
     count = job.gpus_per_node
     nodes = job.nodes
     gpus_per_node = _positive(count.value) if count else None
     count_origin = count.origin if count else None
     name = ""
-    candidates = ()
+    candidates: tuple[Accelerator, ...] = ()
     if gpu is not None and isinstance(gpu.value, str):
         name, stated_count = parse_gpu(gpu.value)
-        candidates = find_accelerators(name)
+        mine = tuple(a for a in own if name.lower() in {n.lower() for n in (a.id, *a.aliases)})
+        candidates = mine or find_accelerators(name)
         if gpus_per_node is None and stated_count is not None:
             gpus_per_node, count_origin = stated_count, gpu.origin
     host = job.value("host_memory_bytes")

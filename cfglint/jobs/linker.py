@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cfglint.catalog.accelerators import Accelerator
 from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Reading, Reference, SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
@@ -63,6 +64,8 @@ class Surroundings:
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Model id to its ``config.json`` mapping, from settings."""
     versions: Callable[[str], Mapping[str, str]] = lambda path: {}
+    accelerators: tuple[Accelerator, ...] = ()
+    """Rows of the project's own settings, looked at before the catalogue."""
     load: Callable[[Path], list[Reading]] = lambda path: []
     """Readings of a file on disk that was not among the files given."""
 
@@ -235,7 +238,7 @@ class _Linker:
             for fact, value in (("gpu", target.gpu), ("gpus_per_node", target.gpus), ("nodes", target.nodes)):
                 if value is not None:
                     job.state(fact, value, target.origin)
-        job.hardware = resolve_hardware(job)
+        job.hardware = resolve_hardware(job, self.around.accelerators)
         self._versions(job, members)
         job.model = self.models.find(job)
         return job

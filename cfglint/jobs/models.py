@@ -79,7 +79,7 @@ class ModelSearch:
 
     def _config(self, path: Path) -> Mapping[str, Any] | None:
         if path not in self._configs:
-            self._configs[path] = _read_json(path)
+            self._configs[path] = read_config(path)
         return self._configs[path]
 
     def _from_path(self, name: str, path: Path, config: Mapping[str, Any], origin: Origin) -> ModelFacts:
@@ -123,7 +123,8 @@ def _from_catalogue(name: str) -> ModelFacts:
     return ModelFacts(row.id, architecture, "catalogue", CatalogueOrigin(row.source), row=row)
 
 
-def _read_json(path: Path) -> Mapping[str, Any] | None:
+def read_config(path: Path) -> Mapping[str, Any] | None:
+    """A ``config.json`` as a mapping; None where there is none, or none that can be read."""
     try:
         if not path.is_file() or path.stat().st_size > CONFIG_LIMIT:
             return None
