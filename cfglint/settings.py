@@ -112,6 +112,8 @@ class IgnoredPlace:
     rules: tuple[str, ...]
     reason: str
     origin: SettingOrigin
+    route: tuple[str | int, ...] = ()
+    """Where the table stands in the settings file."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib as toml
     else:
-        import tomli as toml
+        import tomli as toml  # type: ignore[import-not-found, unused-ignore]
     try:
         content: dict[str, Any] = toml.loads(text)
     except toml.TOMLDecodeError as error:
@@ -287,7 +289,7 @@ def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
     def many(value: str | list[str]) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
-    places = [entry for entry in table.ignore if isinstance(entry, IgnoreTable)]
+    places = [(i, entry) for i, entry in enumerate(table.ignore) if isinstance(entry, IgnoreTable)]
     exclude = DEFAULT_EXCLUDE if table.exclude is None else tuple(table.exclude)
     return Settings(
         path=shown,
@@ -318,7 +320,8 @@ def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
         rules={code: dict(options) for code, options in table.rules.items()},
         plugins=tuple(table.plugins),
         ignored_places=tuple(
-            IgnoredPlace(p.file, p.key, many(p.rule), p.reason, origin(f"ignore[{i}]")) for i, p in enumerate(places)
+            IgnoredPlace(p.file, p.key, many(p.rule), p.reason, origin(f"ignore[{i}]"), (*base, "ignore", i))
+            for i, p in places
         ),
         dialects=dict(table.dialects),
         accelerators=tuple(

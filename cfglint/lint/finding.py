@@ -108,6 +108,8 @@ class Finding:
     """Where the finding is reported when it has no place (an unreadable file)."""
     suppressed: str | None = None
     """How it was silenced (``comment``, ``baseline``, ``settings``), or None."""
+    justification: str = ""
+    """The reason given where it was silenced."""
 
     @property
     def primary(self) -> Place | None:
