@@ -253,7 +253,40 @@ class _Name(NamedTuple):
 
 
 _NOISE = frozenset(
-    ["NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT", "INTEL", "GOOGLE", "AWS", "APPLE", "CORPORATION", "GENERATION", "EDITION", "GPU", "GRAPHICS", "OAM", "RTX", "GTX", "RADEON", "RX", "TPU", "CLOUD", "HBM2", "HBM2E", "HBM3E", "HBM", "ACCELERATOR", "TENSOR", "CORE", "JETSON", "MODULE", "DEVELOPER", "KIT"]
+    [
+        "NVIDIA",
+        "TESLA",
+        "GEFORCE",
+        "AMD",
+        "INSTINCT",
+        "INTEL",
+        "GOOGLE",
+        "AWS",
+        "APPLE",
+        "CORPORATION",
+        "GENERATION",
+        "EDITION",
+        "GPU",
+        "GRAPHICS",
+        "OAM",
+        "RTX",
+        "GTX",
+        "RADEON",
+        "RX",
+        "TPU",
+        "CLOUD",
+        "HBM2",
+        "HBM2E",
+        "HBM3E",
+        "HBM",
+        "ACCELERATOR",
+        "TENSOR",
+        "CORE",
+        "JETSON",
+        "MODULE",
+        "DEVELOPER",
+        "KIT",
+    ]
 )
 _FORMS = {
     "SXM": "SXM", "SXM2": "SXM", "SXM3": "SXM", "SXM4": "SXM", "SXM5": "SXM", "SXM6": "SXM", "HGX": "SXM", "DGX": "SXM",

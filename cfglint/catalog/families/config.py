@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, Union
 
 from cfglint.catalog.architecture import UnknownArchitecture
 
-Flag = bool | str
-"""A constant, or the name of the config key that switches something on."""
+Flag = Union[bool, str, Callable[["Config"], bool]]
+"""A constant, the name of the config key that switches something on, or a function of the config."""
 
 STATED = frozenset(
     {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size", "encoder_layers"}
@@ -81,6 +81,8 @@ class Config:
         return whole(self.spelled(key), self.get(key, default), at_least=0)
 
     def flag(self, flag: Flag, default: bool = False) -> bool:
+        if callable(flag):
+            return flag(self)
         return flag if isinstance(flag, bool) else bool(self.get(flag, default))
 
     def sequence(self, key: str) -> Sequence[Any] | None:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-from cfglint.catalog.families.config import Config
-from cfglint.catalog.families.parts import Attention, Decoder, Family, Mlp, Slot
+from cfglint.catalog.architecture import Tensor
+from cfglint.catalog.families.config import Config, divide
+from cfglint.catalog.families.parts import (
+    Attention,
+    Decoder,
+    Family,
+    Heads,
+    Mlp,
+    Part,
+    Slot,
+    Where,
+    every_layer,
+    every_nth_full,
+    linear,
+    typed,
+    vector,
+)
 
 
 def windowed(c: Config) -> tuple[Slot, ...]:
@@ -31,21 +48,328 @@ def windowed_above(c: Config) -> tuple[Slot, ...]:
     )
 
 
+def gpt_neo_plan(c: Config) -> tuple[Slot, ...]:
+    """Global and local attention in turn; ``attention_types`` says otherwise as ``[[["global", "local"], 12]]``."""
+    count = c.size("num_hidden_layers")
+    kinds: list[str] = []
+    for group in c.sequence("attention_types") or [[["global", "local"], count]]:
+        if isinstance(group, (list, tuple)) and len(group) == 2 and isinstance(group[1], int):
+            kinds += [str(kind) for kind in group[0]] * min(group[1], count)
+    window = c.size("window_size", 256)
+    local = Slot("sliding_attention", window=window)
+    return tuple(local if kinds[i : i + 1] == ["local"] else Slot("full_attention") for i in range(count))
+
+
+def smollm3_plan(c: Config) -> tuple[Slot, ...]:
+    return typed(c, lambda index: "full_attention")
+
+
+def exaone4_plan(c: Config) -> tuple[Slot, ...]:
+    """Window layers with every n-th full (``sliding_window_pattern`` 4 or "LLLG"); none where ``sliding_window`` is null."""
+    pattern = c.get("sliding_window_pattern", 4)
+    period = len(pattern) if isinstance(pattern, str) else pattern
+    if not c.get("sliding_window") or not isinstance(period, int) or period < 1:
+        return every_layer(c)
+    last = c.size("num_hidden_layers") - 1
+    return typed(c, lambda i: "sliding_attention" if (i + 1) % period and i != last else "full_attention")
+
+
+def falcon_norms(c: Config) -> tuple[str, ...]:
+    if not c.flag("parallel_attn"):
+        return ("input_layernorm", "post_attention_layernorm")
+    two = c.get("num_ln_in_parallel_attn", 2 if c.flag("new_decoder_architecture") else 1) == 2
+    return ("ln_attn", "ln_mlp") if two else ("input_layernorm",)
+
+
+class FalconAttention(Attention):
+    """Key-value heads are ``num_kv_heads`` in the newer decoder, one with ``multi_query``, else all."""
+
+    def read(self, c: Config) -> Heads:
+        heads = c.size("num_attention_heads")
+        kv_heads = 1 if c.flag("multi_query") else heads
+        if c.flag("new_decoder_architecture"):
+            kv_heads = c.size("num_kv_heads", c.get("num_key_value_heads") or heads)
+        divide("num_attention_heads", heads, "num_kv_heads", kv_heads)
+        return Heads(heads, kv_heads, divide("hidden_size", c.size("hidden_size"), "num_attention_heads", heads))
+
+
+def opt_projections(c: Config, where: Where) -> Iterator[Tensor]:
+    """OPT-350m embeds in fewer dimensions than it computes in."""
+    hidden, embedded = c.size("hidden_size"), c.size("word_embed_proj_dim", c.size("hidden_size"))
+    if embedded != hidden:
+        yield from linear("project_out", embedded, hidden, "other")
+        yield from linear("project_in", hidden, embedded, "other")
+
+
+def opt_final_norm(c: Config) -> bool:
+    return c.flag("do_layer_norm_before", True) and not c.flag("_remove_final_layer_norm")
+
+
+def xielu(c: Config, where: Where) -> Iterator[Tensor]:
+    """The trainable activation of Apertus."""
+    if c.get("hidden_act", "xielu") == "xielu":
+        yield from vector("act_fn", 1, "mlp", where)
+        yield from vector("act_fn", 1, "mlp", where)
+
+
+def two(gate: str = "", up: str = "up_proj", down: str = "down_proj", **options: Any) -> dict[str, Part]:
+    return {"dense": Mlp(gate=gate, up=up, down=down, **options)}
+
+
+def full(**options: Any) -> dict[str, Part]:
+    return {"full_attention": Attention(**options)}
+
+
 LLAMA = Decoder(
-    mixers={"full_attention": Attention(bias="attention_bias", output_bias="attention_bias")},
+    mixers=full(bias="attention_bias", output_bias="attention_bias"),
     feed_forwards={"dense": Mlp(bias="mlp_bias")},
     tie_default=False,
 )
 MISTRAL = Decoder(plan=windowed, tie_default=False)
-QWEN2 = Decoder(mixers={"full_attention": Attention(bias=True)}, plan=windowed_above, tie_default=False)
-QWEN3 = replace(
-    QWEN2,
-    mixers={"full_attention": Attention(bias="attention_bias", output_bias="attention_bias", qk_norm="head")},
+QWEN2 = Decoder(mixers=full(bias=True), plan=windowed_above, tie_default=False)
+QWEN3 = replace(QWEN2, mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="head"))
+
+GEMMA = Decoder(mixers=full(bias="attention_bias", output_bias="attention_bias"))
+GEMMA2 = replace(
+    GEMMA,
+    plan=every_nth_full(2),
+    norms=("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+)
+GEMMA3 = replace(
+    GEMMA2,
+    mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
+    plan=every_nth_full(6),
+)
+
+GPT2 = Decoder(
+    mixers=full(fused="c_attn", o="c_proj", bias=True, output_bias=True, is_linear=False),
+    feed_forwards=two(up="c_fc", down="c_proj", bias=True, width="n_inner", times_hidden=4, is_linear=False),
+    norms=("ln_1", "ln_2"),
+    norm="layernorm",
+    norm_bias=True,
+    embedding="wte",
+    positions="wpe",
+    final_norm="ln_f",
+)
+GPT_BIGCODE = replace(
+    GPT2,
+    mixers=full(fused="c_attn", o="c_proj", bias=True, output_bias=True, multi_query="multi_query"),
+    feed_forwards=two(up="c_fc", down="c_proj", bias=True, width="n_inner", times_hidden=4),
+)
+GPT_NEO = replace(
+    GPT2,
+    mixers=full(o="out_proj", output_bias=True),
+    feed_forwards=two(up="c_fc", down="c_proj", bias=True, times_hidden=4),
+    plan=gpt_neo_plan,
+)
+GPTJ = replace(
+    GPT2,
+    mixers=full(o="out_proj"),
+    feed_forwards=two(up="fc_in", down="fc_out", bias=True, width="n_inner", times_hidden=4),
+    norms=("ln_1",),
+    positions="",
+    head_bias=True,
+)
+GPT_NEOX = Decoder(
+    mixers=full(fused="query_key_value", o="dense", bias="attention_bias", output_bias="attention_bias"),
+    feed_forwards=two(up="dense_h_to_4h", down="dense_4h_to_h", bias=True),
+    norm="layernorm",
+    norm_bias=True,
+    embedding="embed_in",
+    final_norm="final_layer_norm",
+    head="embed_out",
+)
+OPT = Decoder(
+    mixers=full(o="out_proj", bias="enable_bias", output_bias="enable_bias"),
+    feed_forwards=two(up="fc1", down="fc2", bias="enable_bias", width="ffn_dim"),
+    norms=("self_attn_layer_norm", "final_layer_norm"),
+    norm="layernorm",
+    norm_bias=True,
+    norm_weight="layer_norm_elementwise_affine",
+    embedding_size="word_embed_proj_dim",
+    positions="embed_positions",
+    positions_offset=2,
+    positions_width="hidden_size",
+    final_norm="final_layer_norm",
+    final_norm_if=opt_final_norm,
+    extra=opt_projections,
+)
+BLOOM = Decoder(
+    mixers=full(fused="query_key_value", o="dense", bias=True, output_bias=True),
+    feed_forwards=two(up="dense_h_to_4h", down="dense_4h_to_h", bias=True, width="n_inner", times_hidden=4),
+    norm="layernorm",
+    norm_bias=True,
+    embedding="word_embeddings",
+    embedding_norm="word_embeddings_layernorm",
+    final_norm="ln_f",
+)
+FALCON = Decoder(
+    mixers={"full_attention": FalconAttention(fused="query_key_value", o="dense", bias="bias", output_bias="bias")},
+    feed_forwards=two(up="dense_h_to_4h", down="dense_4h_to_h", bias="bias", width="ffn_hidden_size", times_hidden=4),
+    norms=falcon_norms,
+    norm="layernorm",
+    norm_bias=True,
+    embedding="word_embeddings",
+    final_norm="ln_f",
+)
+MPT = Decoder(
+    mixers=full(fused="Wqkv", o="out_proj"),
+    feed_forwards=two(width="", times_hidden=4),
+    norms=("norm_1", "norm_2"),
+    norm="layernorm",
+    embedding="wte",
+    final_norm="norm_f",
+)
+STARCODER2 = Decoder(
+    mixers=full(bias="use_bias", output_bias="use_bias"),
+    feed_forwards=two(up="c_fc", down="c_proj", bias="use_bias"),
+    plan=windowed,
+    norm="layernorm",
+    norm_bias=True,
+)
+PHI = Decoder(
+    mixers=full(
+        o="dense",
+        bias=True,
+        output_bias=True,
+        qk_norm="head",
+        qk_norm_if="qk_layernorm",
+        qk_norm_bias=True,
+        q_norm="q_layernorm",
+        k_norm="k_layernorm",
+    ),  # fmt: skip
+    feed_forwards=two(up="fc1", down="fc2", bias=True),
+    norms=("input_layernorm",),
+    norm="layernorm",
+    norm_bias=True,
+    final_norm="final_layernorm",
+    head_bias=True,
+)
+PHI3 = Decoder(
+    mixers=full(fused="qkv_proj"), feed_forwards={"dense": Mlp(fused="gate_up_proj")}, plan=windowed, tie_default=False
+)
+COHERE = Decoder(
+    mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="per_head", qk_norm_if="use_qk_norm"),
+    norms=("input_layernorm",),
+    norm="layernorm",
+)
+COHERE2 = replace(COHERE, mixers=full(bias="attention_bias", output_bias="attention_bias"), plan=every_nth_full(4))
+OLMO = Decoder(
+    mixers=full(bias="attention_bias", output_bias="attention_bias"),
+    norm="layernorm",
+    norm_weight=False,
+    tie_default=False,
+)
+OLMO2 = replace(
+    LLAMA,
+    mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
+    feed_forwards={"dense": Mlp()},
+    norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+)
+GLM = replace(LLAMA, mixers=full(bias="attention_bias"), feed_forwards={"dense": Mlp(fused="gate_up_proj")})
+STABLELM = Decoder(
+    mixers=full(
+        bias="use_qkv_bias", qk_norm="list", qk_norm_if="qk_layernorm", q_norm="q_layernorm", k_norm="k_layernorm"
+    ),
+    norms=lambda c: ("input_layernorm",) + (() if c.flag("use_parallel_residual") else ("post_attention_layernorm",)),
+    norm="layernorm",
+    norm_bias=True,
+    tie_default=False,
+)
+INTERNLM2 = Decoder(
+    mixers=full(fused="wqkv", o="wo", bias="bias", output_bias="bias"),
+    feed_forwards={"dense": Mlp(gate="w1", up="w3", down="w2")},
+    norms=("attention_norm", "ffn_norm"),
+    embedding="tok_embeddings",
+    head="output",
+    tie_default=False,
+)
+QWEN1 = Decoder(
+    mixers=full(fused="c_attn", o="c_proj", bias=True, output_bias=lambda c: not c.flag("no_bias", True)),
+    feed_forwards={
+        "dense": Mlp(gate="w2", up="w1", down="c_proj", halved=True, bias=lambda c: not c.flag("no_bias", True))
+    },
+    norms=("ln_1", "ln_2"),
+    embedding="wte",
+    final_norm="ln_f",
+    tie_default=False,
 )
 
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
+    "ministral": replace(MISTRAL, plan=lambda c: typed(c, lambda index: "sliding_attention")),
+    "ministral3": MISTRAL,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "gemma": GEMMA,
+    "gemma2": GEMMA2,
+    "gemma3_text": GEMMA3,
+    "gpt2": GPT2,
+    "gpt_bigcode": GPT_BIGCODE,
+    "gpt_neo": GPT_NEO,
+    "gptj": GPTJ,
+    "gpt_neox": GPT_NEOX,
+    "opt": OPT,
+    "bloom": BLOOM,
+    "falcon": FALCON,
+    "mpt": MPT,
+    "starcoder2": STARCODER2,
+    "phi": PHI,
+    "phi3": PHI3,
+    "cohere": COHERE,
+    "cohere2": COHERE2,
+    "olmo": OLMO,
+    "olmo2": OLMO2,
+    "olmo3": replace(OLMO2, plan=every_nth_full(4)),
+    "granite": LLAMA,
+    "glm": GLM,
+    "glm4": replace(
+        GLM,
+        norms=("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"),
+    ),
+    "stablelm": STABLELM,
+    "apertus": replace(
+        LLAMA,
+        mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
+        feed_forwards=two(),
+        norms=("attention_layernorm", "feedforward_layernorm"),
+        extra=xielu,
+    ),
+    "arcee": replace(LLAMA, feed_forwards=two(bias="mlp_bias")),
+    "exaone4": replace(
+        LLAMA,
+        mixers=full(qk_norm="head"),
+        feed_forwards={"dense": Mlp()},
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        plan=exaone4_plan,
+    ),
+    "helium": replace(LLAMA, mixers=full(bias="attention_bias")),
+    "smollm3": replace(LLAMA, plan=smollm3_plan, tie_default=True),
+    "seed_oss": replace(LLAMA, mixers=full(bias="attention_bias", output_bias="attention_out_bias")),
+    "nemotron": replace(LLAMA, feed_forwards=two(bias="mlp_bias"), norm="layernorm", norm_bias=True),
+    "ernie4_5": replace(
+        LLAMA,
+        mixers=full(bias="use_bias", output_bias="use_bias"),
+        feed_forwards={"dense": Mlp(bias="use_bias")},
+    ),
+    "hunyuan_v1_dense": replace(
+        LLAMA,
+        mixers=full(
+            bias="attention_bias",
+            output_bias="attention_bias",
+            qk_norm="head",
+            qk_norm_if=True,
+            q_norm="query_layernorm",
+            k_norm="key_layernorm",
+        ),  # fmt: skip
+        feed_forwards={"dense": Mlp()},
+    ),
+    # Remote code: the modeling files beside the checkpoints.
+    "internlm2": INTERNLM2,
+    "internlm3": replace(
+        LLAMA, mixers=full(bias="qkv_bias", output_bias="bias"), feed_forwards={"dense": Mlp(bias="bias")}
+    ),
+    "baichuan": replace(LLAMA, mixers=full(fused="W_pack"), feed_forwards={"dense": Mlp()}),
+    "qwen": QWEN1,
 }

@@ -116,10 +116,10 @@ class Attention:
     k_bias: Flag | None = None
     """Where the key projection differs from the others (Whisper has none)."""
     output_bias: Flag = False
-    qk_norm: Literal["", "head", "full", "per_head"] = ""
-    """Norm over one head (shared by all), over all heads together, or one norm per head."""
+    qk_norm: Literal["", "head", "full", "per_head", "list"] = ""
+    """Norm over one head (shared by all), over all heads together, one weight per head in one tensor, or one module per head."""
     qk_norm_if: Flag = True
-    qk_norm_bias: bool = False
+    qk_norm_bias: Flag = False
     q_norm: str = "q_norm"
     k_norm: str = "k_norm"
     sinks: bool = False
@@ -155,14 +155,17 @@ class Attention:
                 yield from project(self.v, key, hidden, self.role, where, bias=bias)
         yield from project(self.o, hidden, query, self.role, where, bias=c.flag(self.output_bias))
         if self.qk_norm and c.flag(self.qk_norm_if):
-            sizes = {"head": (width, width), "full": (query, key), "per_head": (width, width)}[self.qk_norm]
-            for module, size, count in ((self.q_norm, sizes[0], heads), (self.k_norm, sizes[1], kv_heads)):
-                repeat = count if self.qk_norm == "per_head" else 1
-                yield Tensor(module, (size,), "norm", repeat, where.layers, where.stack)
-                if self.qk_norm_bias:
-                    yield Tensor(module, (size,), "norm", repeat, where.layers, where.stack, bias=True)
+            for module, count in ((self.q_norm, heads), (self.k_norm, kv_heads)):
+                yield from self.head_norm(module, count, width, where, c.flag(self.qk_norm_bias))
         if self.sinks:
             yield from vector("sinks", heads, self.role, where)
+
+    def head_norm(self, module: str, heads: int, width: int, where: Where, bias: bool) -> Iterator[Tensor]:
+        shape = {"head": (width,), "full": (heads * width,), "per_head": (heads, width), "list": (width,)}[self.qk_norm]
+        repeat = heads if self.qk_norm == "list" else 1
+        yield Tensor(module, shape, "norm", repeat, where.layers, where.stack)
+        if bias:
+            yield Tensor(module, shape, "norm", repeat, where.layers, where.stack, bias=True)
 
     def facts(self, c: Config) -> dict[str, Any]:
         return self.read(c)._asdict()
@@ -191,12 +194,16 @@ class Mlp:
     width: str = "intermediate_size"
     times_hidden: int = 0
     """Width as a multiple of the hidden size where the config does not state one."""
+    halved: bool = False
+    """Qwen 1 states the width of gate and up together."""
     is_linear: bool = True
     role: Role = "mlp"
     hidden: str = "hidden_size"
 
     def read(self, c: Config) -> int:
-        return c.size(self.width, self.times_hidden * c.size(self.hidden) if self.times_hidden else None)
+        usual = self.times_hidden * c.size(self.hidden) if self.times_hidden else None
+        width = c.size(self.width, usual) if self.width else usual or 0
+        return width // 2 if self.halved else width
 
     def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
         yield from self.of_width(c, where, self.read(c))
@@ -236,6 +243,43 @@ class Slot(NamedTuple):
 Plan = Callable[[Config], tuple[Slot, ...]]
 
 
+def typed(c: Config, usual: Callable[[int], str], *, window: str = "sliding_window") -> tuple[Slot, ...]:
+    """Layers by ``layer_types``, or where the config has none by the family's usual pattern."""
+    count = c.size("num_hidden_layers")
+    named = c.sequence("layer_types")
+    if named is not None and len(named) != count:
+        raise UnknownArchitecture(f"layer_types names {len(named)} layers, num_hidden_layers is {count}")
+    size = c.get(window)
+    slots = []
+    for index in range(count):
+        kind = named[index] if named is not None else usual(index)
+        if kind == "sliding_attention" and size:
+            slots.append(Slot("sliding_attention", window=whole(window, size, at_least=1)))
+        elif kind == "chunked_attention":
+            slots.append(
+                Slot(
+                    "chunked_attention",
+                    window=whole("attention_chunk_size", c.get("attention_chunk_size", 0), at_least=0) or None,
+                )
+            )
+        elif kind in ("full_attention", "sliding_attention"):
+            slots.append(Slot("full_attention"))
+        else:
+            raise UnknownArchitecture(f"layer_types names {kind!r}, which {c.model_type} does not have")
+    return tuple(slots)
+
+
+def every_nth_full(n: int, key: str = "sliding_window_pattern") -> Plan:
+    """Sliding windows, every n-th layer full; ``key`` states another n."""
+
+    def plan(c: Config) -> tuple[Slot, ...]:
+        period = c.raw.get(key) or n
+        period = whole(key, period, at_least=1)
+        return typed(c, lambda index: "sliding_attention" if (index + 1) % period else "full_attention")
+
+    return plan
+
+
 def every_layer(c: Config) -> tuple[Slot, ...]:
     """Full attention and a dense feed-forward throughout."""
     return (Slot("full_attention"),) * c.size("num_hidden_layers")
@@ -270,9 +314,9 @@ class Decoder:
     mixers: Mapping[str, Part] = field(default_factory=lambda: {"full_attention": Attention()})
     feed_forwards: Mapping[str, Part] = field(default_factory=lambda: {"dense": Mlp()})
     plan: Plan = every_layer
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms: tuple[str, ...] | Callable[[Config], tuple[str, ...]] = ("input_layernorm", "post_attention_layernorm")
     norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
-    norm_weight: bool = True
+    norm_weight: Flag = True
     """OLMo 1's LayerNorm has no parameters."""
     norm_bias: Flag = False
     embedding: str = "embed_tokens"
@@ -281,8 +325,11 @@ class Decoder:
     """Module of learned absolute positions."""
     positions_offset: int = 0
     positions_size: str = "max_position_embeddings"
+    positions_width: str = ""
+    """Config key of their width where it is not the embedding's."""
     embedding_norm: str = ""
     final_norm: str = "norm"
+    final_norm_if: Flag = True
     head: str = "lm_head"
     head_bias: Flag = False
     vocabulary: Callable[[Config], int] = lambda c: c.size("vocab_size")
@@ -302,15 +349,16 @@ class Decoder:
         norm_bias = c.flag(self.norm_bias)
         if self.positions:
             length = c.size(self.positions_size) + self.positions_offset
-            tensors += matrix(self.positions, (length, embedded), "position_embedding")
+            width = c.size(self.positions_width) if self.positions_width else embedded
+            tensors += matrix(self.positions, (length, width), "position_embedding")
         if self.embedding_norm:
             tensors += norm(self.embedding_norm, hidden, bias=norm_bias)
         body.layers = self.stack_layers(c, slots, tensors, norm_bias)
         everywhere = Where(self.stack, tuple(range(len(slots))))
-        if self.norm_weight:
-            for module in self.norms:
+        if c.flag(self.norm_weight):
+            for module in self.norms(c) if callable(self.norms) else self.norms:
                 tensors += norm(module, hidden, everywhere, bias=norm_bias)
-            if self.final_norm:
+            if self.final_norm and c.flag(self.final_norm_if):
                 tensors += norm(self.final_norm, hidden, bias=norm_bias)
         if self.extra is not None:
             tensors += self.extra(c, everywhere)
