@@ -1,0 +1,1 @@
+"""Rules on comments and settings that silence findings."""

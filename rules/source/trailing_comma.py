@@ -1,0 +1,49 @@
+"""SRC004."""
+
+from __future__ import annotations
+
+from cfglint.lint.rule import example
+from cfglint.lint.context import Context
+from cfglint.source.node import Problem, SourceFile
+
+from .problem import ProblemRule, dialects_of
+
+
+class TrailingComma(ProblemRule):
+    """Comma before a closing bracket in a JSON file whose reader takes none.
+
+    ``json.load`` stops at it. DeepSpeed's own loader, hjson, takes it, so a DeepSpeed file is left alone.
+
+    How sure: the JSON grammar allows no trailing comma.
+    """
+
+    code = "SRC004"
+    name = "trailing-comma"
+    evidence = (
+        "https://www.rfc-editor.org/rfc/rfc8259",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.16.0/deepspeed/runtime/config.py",
+        "https://github.com/huggingface/accelerate/blob/v1.0.0/src/accelerate/utils/deepspeed.py",
+    )
+    good = (
+        example("config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""),
+        example(
+            "ds.json",
+            """{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 8,}""",
+        ),
+    )
+    bad = (
+        example(
+            "config.json",
+            """
+            {
+              "model_type": "llama",
+              "architectures": ["LlamaForCausalLM"],
+              "hidden_size": 2048,
+            }
+            """,
+        ),
+    )
+
+    def tolerated(self, problem: Problem, file: SourceFile, context: Context) -> bool:
+        """DeepSpeed reads its own files with hjson; Accelerate and the HF Trainer read the same file strictly."""
+        return "hjson" in " ".join(problem.accepted_by) and dialects_of(file, context) == {"deepspeed"}
