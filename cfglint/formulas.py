@@ -865,11 +865,11 @@ class Formula:
         return _CONDITION.sub(_decide, re.sub(r"[a-z]\w*", number, right))
 
 
-_CONDITION: Final = re.compile(r"\((\S+) if (\S+)(?: ([<≥]) (\S+))? else (\S+)\)")
+_CONDITION: Final = re.compile(r"\(([^\s()]+) if ([^\s()]+)(?: ([<≥]) ([^\s()]+))? else ([^\s()]+)\)")
 
 
 def _decide(condition: re.Match[str]) -> str:
-    """``(2 if 3 ≥ 1 else 4)`` as ``2``; a lone name before ``(`` loses its brackets too."""
+    """``(2 if 3 ≥ 1 else 4)`` as ``2``."""
     then, left, operator, right, otherwise = condition.groups()
     if operator is None:
         holds = left == "True"

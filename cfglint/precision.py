@@ -15,20 +15,26 @@ SOURCES: Final = {
     "tf32": "NVIDIA A100 Tensor Core GPU Architecture whitepaper, TensorFloat-32",
     "fp8": "Micikevicius et al. 2022, FP8 Formats for Deep Learning, table 1; OCP 8-bit Floating Point Specification 1.0",
     "mx": "OCP Microscaling Formats (MX) Specification 1.0, sections 5.2 and 5.3",
-    "nvfp4": "Transformer Engine documentation, NVFP4; Triton tutorial Blocked-Scaled Matrix Multiplication "
-    "(16 elements per E4M3 scale)",
+    "nvfp4": "Triton documentation, Blocked-Scaled Matrix Multiplication (nvfp4: 16 elements per E4M3 scale)",
     "int": "two's complement, symmetric quantization",
     "qlora": "Dettmers et al. 2023, QLoRA, section 3; bitsandbytes functional.py, quantize_4bit (blocksize 64, "
     "second level quantize_blockwise with blocksize 256)",
     "llm_int8": "Dettmers et al. 2022, LLM.int8(), section 3",
     "te": "Transformer Engine documentation, datatype and hardware support matrix",
-    "cuda": "CUDA C++ Programming Guide, compute capabilities: tensor core input data types",
+    "clang": "matrix instructions of Clang's BuiltinsNVPTX.def by SM version",
+    "triton": "Triton documentation, Blocked-Scaled Matrix Multiplication (tcgen05_mma_scaled)",
     "reference": "../shared/reference, precision table",
 }
 """Where the rows come from. Hardware support changes with driver and framework: verify against current documentation."""
 
-CHECKED: Final = "2026-11"
-"""When the rows were last compared with their sources (year and month)."""
+CHECKS: Final = (
+    "Largest values and smallest normals: `finfo` of NumPy (FP32, FP16) and ml_dtypes 0.6.0 (BF16, FP8 E4M3 and E5M2,"
+    " FP4 E2M1), 2026-11; TF32 computed from its bits.",
+    "Hardware: Clang's BuiltinsNVPTX.def (FP16, INT8, INT4, BF16, TF32), Transformer Engine's support matrix (BF16, FP8,"
+    " NVFP4), Triton's documentation (MXFP4), 2026-11.",
+    "Block sizes and scales: bitsandbytes functional.py (NF4), Triton's documentation (MXFP4, NVFP4), 2026-11.",
+)
+"""What the rows were compared with, and when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +67,17 @@ PRECISIONS: Final = (
     Precision(
         "TF32", 19, 8, 10, (2 - 2**-10) * 2.0**127, 2.0**-126,
         "matrix multiplications of FP32 tensors; stored as FP32, in 32 bits", "-", (8, 0),
-        "Ampere and later", ("tf32", "reference"),
+        "Ampere and later", ("tf32", "clang", "reference"),
     ),
     Precision(
         "BF16", 16, 8, 7, (2 - 2**-7) * 2.0**127, 2.0**-126,
         "preferred: the range of FP32, no loss scaling", "common", (8, 0),
-        "Ampere and later; older GPUs emulate it, slowly or not at all", ("bf16", "te", "reference"),
+        "Ampere and later; older GPUs emulate it, slowly or not at all", ("bf16", "clang", "te", "reference"),
     ),
     Precision(
         "FP16", 16, 5, 10, 65504.0, 2.0**-14,
         "with care: loss scaling; models trained in BF16 can overflow", "common", (7, 0),
-        "Volta and later; stored and computed without tensor cores from 5.3", ("ieee754", "cuda", "reference"),
+        "Volta and later; stored and computed without tensor cores from 5.3", ("ieee754", "clang", "reference"),
     ),
     Precision(
         "FP8 E4M3", 8, 4, 3, 448.0, 2.0**-6,
@@ -85,23 +91,23 @@ PRECISIONS: Final = (
     ),
     Precision(
         "INT8", 8, None, 7, 127.0, 1.0,
-        "-; 8-bit optimizer states are block-wise 8-bit codes, another format", "widespread", (7, 5),
-        "Turing and later (7.2 on Xavier)", ("int", "cuda", "reference"),
+        "-", "widespread", (7, 2),
+        "Xavier, Turing and later; dot products without tensor cores from 6.1", ("int", "clang", "reference"),
     ),
     Precision(
         "INT4", 4, None, 3, 7.0, 1.0,
         "-", "aggressive quantization; weights only, computed in 16 bits", (7, 5),
-        "Turing to Ada in tensor cores; weight-only kernels (GPTQ, AWQ) set their own limits", ("int", "cuda", "reference"),
+        "Turing and later; weight-only kernels (GPTQ, AWQ) set their own limits", ("int", "clang", "reference"),
     ),
     Precision(
         "FP4 E2M1", 4, 2, 1, 6.0, 1.0,
         "research, with block scales", "Blackwell, as MXFP4 or NVFP4", (10, 0),
-        "Blackwell", ("mx", "te"),
+        "Blackwell", ("mx", "triton"),
     ),
     Precision(
         "MXFP4", 4, 2, 1, 6.0, 1.0,
         "research", "weights; a power-of-two scale (E8M0) per 32 elements", (10, 0),
-        "Blackwell; older GPUs with weight-only kernels", ("mx", "te"),
+        "Blackwell; older GPUs with weight-only kernels", ("mx", "triton"),
     ),
     Precision(
         "NVFP4", 4, 2, 1, 6.0, 1.0,

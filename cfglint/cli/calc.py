@@ -753,6 +753,8 @@ def run(args: argparse.Namespace) -> int:
     except (ValueError, OverflowError, NotImplementedError, ImportError) as error:
         print(f"cfglint calc {args.formula}: {_message(error)}", file=sys.stderr)
         return 2
+    if not any(calculation.formula.title for calculation in found):
+        inputs.notes.append("Python runs with -OO, which strips the formulas' texts and units")
     text = _json(args.formula, found, inputs.notes) if args.format == "json" else _text(found, inputs.notes)
     sys.stdout.write(text)
     return 0
