@@ -300,7 +300,10 @@ def _from_catalogue(name: str) -> Architecture:
     model = find_model(name)
     if model is None:
         raise CannotCalculate("not in the catalogue; see `cfglint models`, or give the dimensions as flags")
-    return architecture_of(model)
+    architecture: Architecture | None = architecture_of(model)
+    if architecture is None:
+        raise CannotCalculate("the catalogue lacks a dimension of it; give the dimensions as flags")
+    return architecture
 
 
 def peak_tflops(gpu: str, dtype: str) -> float:
