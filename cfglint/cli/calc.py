@@ -280,6 +280,8 @@ def load_model(name: str) -> tuple[Architecture, str]:
         return _from_catalogue(name), "catalogue"
     except OSError as error:
         raise CannotCalculate(f"--model {name}: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise CannotCalculate(f"--model {name}: nested too deeply to be a model's config") from error
     except ValueError as error:
         raise CannotCalculate(f"--model {name}: {error}") from error
 

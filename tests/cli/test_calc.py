@@ -250,7 +250,7 @@ def test_unreadable_flags_are_usage_errors(capsys: pytest.CaptureFixture[str], w
     assert "error:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "3", '{"model_type": 3}'])
+@pytest.mark.parametrize("text", ["[]", "{", "3", '{"model_type": 3}', "[" * 100_000], ids=range(5))
 def test_a_broken_config_is_an_error_without_a_traceback(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
