@@ -1,0 +1,105 @@
+"""Which engine estimates a serving job, for which accelerators; what is said where facts are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cfglint.catalog.accelerators import Accelerator
+from cfglint.catalog.architecture import Architecture
+from cfglint.estimate.result import Estimate, Interval, MemoryEstimate, ServingEstimate
+from cfglint.estimate.serving.model_source import served_model
+from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.verdicts import VERDICTS
+from cfglint.estimate.serving.versions import EngineVersion, engine_laws, read_version
+from cfglint.estimate.serving.vllm import estimate_vllm
+from cfglint.jobs.job import ServingJob
+
+EngineEstimator = Callable[[SettingsInForce, Architecture, EngineVersion, "Accelerator | None"], Estimate]
+
+_ENGINES: dict[str, EngineEstimator] = {"vllm": estimate_vllm}
+
+
+def estimate_serving(job: ServingJob) -> Estimate:
+    """Memory of one rank's device and the KV cache that is left, as the engine's own log counts them.
+
+    Where the accelerator's name means several, a verdict is given only if they agree; where a fact that decides is
+    missing the verdict is ``unknown`` and ``memory.missing`` names it.
+    """
+    engine = str(job.value("framework") or "").lower()
+    estimator = _ENGINES.get(engine)
+    if estimator is None:
+        missing = ["framework"] if not engine else [f"memory model of {engine}"]
+        return Estimate(MemoryEstimate(missing=missing), serving=ServingEstimate(engine))
+    model = served_model(job)
+    if model.architecture is None:
+        return Estimate(
+            MemoryEstimate(missing=[model.problem]),
+            serving=ServingEstimate(engine),
+            assumptions=[*([model.source] if model.source else [])],
+        )
+    if not model.architecture.tensors and not model.architecture.total_parameters:
+        return Estimate(
+            MemoryEstimate(missing=[f"parameter count of {model.id} (its config.json gives the dimensions alone)"]),
+            serving=ServingEstimate(engine),
+        )
+    version = read_version(job.value("framework_version") or job.versions.get(engine))
+    candidates: tuple[Accelerator | None, ...] = job.hardware.candidates or (None,)
+    estimates = [_one(estimator, job, engine, model.architecture, version, gpu) for gpu in candidates]
+    measured = next((index for index, gpu in enumerate(candidates) if gpu is not None and gpu.usable_measured), 0)
+    first = estimates[measured]
+    for other in estimates:
+        _widen(first, other)
+    verdicts = {estimate.memory.verdict for estimate in estimates}
+    if len(verdicts) > 1:
+        first.memory.verdict = "unknown" if not _close(candidates) else _milder(verdicts)
+    if first.memory.verdict == "unknown" and len(candidates) > 1:
+        named = ", ".join(gpu.id for gpu in candidates if gpu is not None)
+        first.memory.missing.append(f"gpu: {job.hardware.name} can mean {named}")
+    return first
+
+
+def _close(candidates: tuple[Accelerator | None, ...]) -> bool:
+    """Variants whose memory differs by less than 2 % (PCIe and SXM boards of one size)."""
+    sizes = [gpu.usable_gib for gpu in candidates if gpu is not None]
+    return max(sizes) < 1.02 * min(sizes)
+
+
+def _milder(verdicts: set[str]) -> str:
+    return min(verdicts, key=VERDICTS.index)
+
+
+def _widen(estimate: Estimate, other: Estimate) -> None:
+    """Let the KV intervals hold another variant's too."""
+    mine, theirs = estimate.serving, other.serving
+    if mine is None or theirs is None or estimate is other:
+        return
+    if mine.kv_cache and theirs.kv_cache:
+        mine.kv_cache = _hull(mine.kv_cache, theirs.kv_cache)
+    if mine.kv_tokens and theirs.kv_tokens:
+        mine.kv_tokens = _hull(mine.kv_tokens, theirs.kv_tokens)
+
+
+def _hull(a: Interval, b: Interval) -> Interval:
+    return Interval(min(a.low, b.low), a.expected, max(a.high, b.high))
+
+
+def _one(
+    estimator: EngineEstimator,
+    job: ServingJob,
+    engine: str,
+    arch: Architecture,
+    version: EngineVersion,
+    gpu: Accelerator | None,
+) -> Estimate:
+    settings = SettingsInForce(job, engine)
+    laws = engine_laws(engine) if engine in ("vllm", "sglang") else None
+    if laws is not None and version.release is None:
+        settings.assume(f"{engine} version not known: laws of {laws.newest} taken")
+    elif laws is not None and laws.newer_than_known(version):
+        settings.assume(f"{engine} {version.text} is newer than any known here: laws of {laws.newest} taken")
+    elif not version.exact and laws is not None:
+        settings.assume(f"{engine} version {version.text!r} read as {'.'.join(map(str, version.release or ()))}")
+    estimate = estimator(settings, arch, version, gpu)
+    if not arch.exact:
+        settings.assume(f"tensors of {arch.model_type} are not known: weights come from the parameter count")
+    return estimate

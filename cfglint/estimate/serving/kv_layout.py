@@ -1,0 +1,196 @@
+"""How an engine lays the KV cache out: blocks, groups of layers, bytes of a token, what one request takes.
+
+vLLM's hybrid manager deals layers into groups of one kind and equal size; every group draws blocks from one pool, and
+a block id means the same place in ``group_size`` layers. Verified in 0.19 logs of gemma-3, gpt-oss and Llama-4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from cfglint.catalog.architecture import Architecture, Layer
+
+DSA_INDEX_BYTES = 132
+"""Index key of DeepSeek sparse attention, per token and layer: 128 of FP8 and an fp32 scale (SGLang, GLM-5 log)."""
+FP8_DS_MLA_BYTES = 656
+"""``fp8_ds_mla``: 512 of FP8, 4 fp32 scales, 64 of bf16 rope, per token and layer (vLLM FlashMLA sparse backend)."""
+GROUP_TOLERANCE = 1.5
+"""Groups take the larger count where it is less than this times the smaller (vLLM kv_cache_utils.py)."""
+
+_DTYPE_BYTES = {
+    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
+    "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32, "int4": 0.5, "nvfp4": 0.5625, "fp4": 0.5625, "fp4_e2m1": 0.5625,
+    "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "f16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "f32": 4.0, "float32": 4.0, "float": 4.0,
+}  # fmt: skip
+
+
+def cache_dtype_bytes(name: str | None, model_bytes: float) -> float | None:
+    """Bytes of a cache element; ``auto`` is the model's dtype; None for a type not known here."""
+    if name is None or name.lower() in ("auto", "default", ""):
+        return model_bytes
+    return _DTYPE_BYTES.get(name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class CacheGroup:
+    """Layers that share a block table. ``window`` in tokens; a ``state`` group takes one block a sequence."""
+
+    kind: str
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class KvLayout:
+    """Cache of one rank (one pipeline stage).
+
+    ``token_bytes``: what a token adds over all layers while no window is full. ``page_bytes``: one block of one layer.
+    """
+
+    block_size: int
+    page_bytes: float
+    group_size: int
+    groups: tuple[CacheGroup, ...]
+    token_bytes: float
+    state_bytes: float = 0.0
+    """Recurrent state of one sequence over all layers."""
+    token_factor: int = 1
+    """Decode context parallelism spreads a request's tokens over this many ranks."""
+    text: str = ""
+
+    def blocks(self, size: float) -> int:
+        """Blocks in a pool of ``size`` bytes."""
+        if size <= 0 or self.page_bytes <= 0:
+            return 0
+        return int(size // (self.page_bytes * max(1, self.group_size)))
+
+    def blocks_per_request(self, tokens: int, batched_tokens: int) -> int:
+        """Blocks one request of ``tokens`` tokens takes over all groups."""
+        tokens = -(-tokens // self.token_factor)
+        full = -(-tokens // self.block_size)
+        total = 0
+        for group in self.groups:
+            if group.kind == "state":
+                total += 1
+            elif group.window is not None and group.kind == "sliding":
+                total += min(full, -(-min(group.window - 1 + batched_tokens, tokens) // self.block_size) + 1)
+            elif group.window is not None:
+                total += min(full, -(-min(group.window + batched_tokens, tokens) // self.block_size))
+            else:
+                total += full
+        return total
+
+    def pool_tokens(self, blocks: int) -> int:
+        """Tokens as the log prints them: blocks shared out to the groups."""
+        return blocks // max(1, len(self.groups)) * self.block_size * self.token_factor
+
+    def concurrency(self, blocks: int, tokens: int, batched_tokens: int) -> float:
+        """Requests of ``tokens`` tokens that the pool holds at once."""
+        return blocks / max(1, self.blocks_per_request(tokens, batched_tokens))
+
+    def largest_request(self, blocks: int, batched_tokens: int, limit: int) -> int:
+        """Longest request, up to ``limit`` tokens, that the pool holds."""
+        if self.blocks_per_request(limit, batched_tokens) <= blocks:
+            return limit
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.blocks_per_request(middle, batched_tokens) <= blocks:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def attention_bytes(layer: Layer, arch: Architecture, tp: int, element: float, *, latent: bool = True) -> float:
+    """Bytes one token takes in one attention layer of one rank."""
+    if layer.mixer == "mla" and arch.mla is not None:
+        if latent:
+            size = (arch.mla.kv_lora_rank + arch.mla.qk_rope_head_dim) * element
+        else:
+            heads = max(1, arch.num_attention_heads // tp)
+            return 2 * heads * (arch.mla.qk_nope_head_dim + arch.mla.qk_rope_head_dim) * element
+        return size + (DSA_INDEX_BYTES if arch.config.get("index_topk") else 0)
+    kv_heads = layer.kv_heads or arch.num_key_value_heads
+    return 2 * max(1, kv_heads // tp) * (layer.head_dim or arch.head_dim) * element
+
+
+def is_attention(layer: Layer) -> bool:
+    return layer.mixer in ("full_attention", "sliding_attention", "chunked_attention", "mla")
+
+
+def is_recurrent(layer: Layer) -> bool:
+    return layer.mixer in ("mamba", "mamba2", "linear_attention", "conv")
+
+
+def state_bytes_per_layer(arch: Architecture, tp: int, element: float) -> float:
+    """Recurrent state of one sequence in one layer: convolution window and state."""
+    if arch.ssm is None:
+        return 0.0
+    named = str(arch.config.get("mamba_ssm_dtype") or "")
+    recurrent = 4.0 if "32" in named else element
+    return (arch.ssm.conv_state_elements * element + arch.ssm.recurrent_state_elements * recurrent) / tp
+
+
+def vllm_layout(
+    arch: Architecture,
+    layers: range,
+    *,
+    tp: int,
+    element: float,
+    model_element: float,
+    block_size: int,
+    hybrid: bool,
+    latent: bool,
+    decode_context: int = 1,
+    explicit_page: float | None = None,
+) -> KvLayout:
+    """vLLM's layout of the layers of one pipeline stage."""
+    chosen = [arch.layers[index] for index in layers]
+    attention = [layer for layer in chosen if is_attention(layer)]
+    recurrent = [layer for layer in chosen if is_recurrent(layer)]
+    per_layer = [
+        explicit_page if explicit_page is not None else attention_bytes(layer, arch, tp, element, latent=latent)
+        for layer in attention
+    ]
+    token_bytes = sum(per_layer)
+    state = state_bytes_per_layer(arch, tp, model_element)
+    kinds = Counter(_kind(layer) if hybrid else ("full", None) for layer in attention)
+    if not recurrent and (len(kinds) <= 1 or len(set(per_layer)) > 1):
+        kind = next(iter(kinds), ("full", None))
+        if len(set(per_layer)) > 1:
+            kind = ("full", None)
+        page = (token_bytes / max(1, len(attention))) * block_size
+        return KvLayout(
+            block_size, page, len(attention), (CacheGroup(*kind),), token_bytes, 0.0, decode_context,
+            f"{len(attention)} layers × {token_bytes / max(1, len(attention)):.0f} bytes a token",
+        )  # fmt: skip
+    if not attention:
+        return KvLayout(
+            1, state, len(recurrent), (CacheGroup("state"),), 0.0, state * len(recurrent), 1,
+            f"{len(recurrent)} layers × {state / 2**20:.2f} MiB a sequence",
+        )  # fmt: skip
+    widest = max(per_layer)
+    counts = dict(kinds)
+    if recurrent:
+        # The attention page is raised until it holds the state (vLLM HybridAttentionMambaModelConfig).
+        needed = -(-int(state) // int(widest))
+        block_size = max(block_size, -(-needed // 16) * 16)
+        counts[("state", None)] = len(recurrent)
+    smallest, largest = min(counts.values()), max(counts.values())
+    group_size = largest if largest < smallest * GROUP_TOLERANCE else smallest
+    groups: list[CacheGroup] = []
+    for (name, window), count in counts.items():
+        groups += [CacheGroup(name, window)] * -(-count // group_size)
+    return KvLayout(
+        block_size, widest * block_size, group_size, tuple(groups), token_bytes, state * len(recurrent), decode_context,
+        f"{len(groups)} groups of {group_size} layers, blocks of {block_size} × {widest:.0f} bytes",
+    )  # fmt: skip
+
+
+def _kind(layer: Layer) -> tuple[str, int | None]:
+    if layer.mixer == "sliding_attention" and layer.window:
+        return ("sliding", layer.window)
+    if layer.mixer == "chunked_attention" and layer.window:
+        return ("chunked", layer.window)
+    return ("full", None)

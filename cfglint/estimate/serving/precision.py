@@ -1,0 +1,55 @@
+"""The dtype a server computes in and the quantization its weights are in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cfglint.catalog.architecture import Architecture
+from cfglint.estimate.serving.quantized import Scheme, scheme_from_config, scheme_from_name
+from cfglint.estimate.serving.settings_in_force import SettingsInForce
+
+_BYTES = {
+    "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
+}  # fmt: skip
+_NO_SCHEME = frozenset({"", "none", "null", "bf16", "fp16", "bfloat16", "float16"})
+_CONTAINERS = (
+    "compressed-tensors",
+    "compressed_tensors",
+    "modelopt",
+    "quark",
+    "auto",
+    "bitsandbytes",
+    "torchao",
+    "gguf",
+)
+_RUNTIME = frozenset({"fp8", "bitsandbytes", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "experts_int8"})
+
+
+def model_element_bytes(settings: SettingsInForce, arch: Architecture) -> float:
+    """Bytes of an unquantized weight: ``dtype``, else the checkpoint's own with fp32 taken down to 16 bits."""
+    named = settings.text("dtype")
+    if named is not None and named.lower() != "auto":
+        return _BYTES.get(named.lower(), 2.0)
+    return 2.0
+
+
+def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | None:
+    """The checkpoint's own quantization, else the one the engine is told to load or make."""
+    own = scheme_from_config(arch.quantization) if arch.quantization else None
+    if arch.quantization and own is None:
+        settings.assume("the checkpoint's quantization method is not known here: weights are taken as 16 bits")
+    named = settings.text("quantization", "quantize", "load_in_4bit")
+    if own is not None:
+        return own
+    if named is None or named.lower() in _NO_SCHEME:
+        return None
+    found = scheme_from_name(named)
+    if found is None and named.lower() == "bitsandbytes":
+        found = scheme_from_name("nf4")
+    if found is None:
+        if named.lower() not in _CONTAINERS:
+            settings.assume(f"quantization {named} is not known here: weights are taken as 16 bits")
+        else:
+            settings.assume(f"quantization {named} does not say how many bits: weights are taken as 16 bits")
+        return None
+    return replace(found, runtime=named.lower() in _RUNTIME)

@@ -1,0 +1,129 @@
+"""What a quantization leaves of each weight: bits of a quantized weight with its scales, and what stays in 16 bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cfglint.catalog.architecture import Tensor
+from cfglint.estimate.serving.versions import quantization_data
+
+SCALE_BITS = 16
+"""GPTQ, AWQ and compressed-tensors keep group scales in the model's 16-bit type."""
+BLOCK_SCALE_BITS = 32
+"""Block-quantized FP8 keeps an fp32 scale for each block (DeepSeek-V3 report, section 3.3)."""
+
+LAYER_ROLES = frozenset({"attention", "mla", "mlp", "expert", "shared_expert", "ssm", "linear_attention"})
+"""Roles whose matrices a whole-model method quantizes; embeddings, heads, norms and routers stay."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """``bits``: of one quantized weight with scales and zero points; ``text`` shows them."""
+
+    name: str
+    bits: float
+    text: str
+    experts_only: bool = False
+    keep: tuple[re.Pattern[str], ...] = ()
+    keep_vision: bool = True
+    runtime: bool = False
+    """Quantized by the engine while loading, from a 16-bit checkpoint."""
+
+    def covers(self, tensor: Tensor) -> bool:
+        """Whether this tensor's matrices are quantized."""
+        if tensor.bias or len(tensor.shape) < 2 or tensor.elements < 4096:
+            return False
+        if self.experts_only:
+            return tensor.role == "expert"
+        if tensor.role in ("vision", "audio", "projector"):
+            return not self.keep_vision and len(tensor.shape) == 2
+        if tensor.role not in LAYER_ROLES or not (tensor.linear or tensor.role == "expert"):
+            return False
+        return not any(pattern.fullmatch(tensor.module) for pattern in self.keep)
+
+
+def scheme_from_name(name: str, *, runtime: bool = False) -> Scheme | None:
+    """Scheme of a ``quantization`` fact: ``fp8``, ``awq-int4``, ``w8a8-int8``, ``gguf-Q4_K_M``; None where unknown."""
+    text = name.strip().lower()
+    schemes, gguf = quantization_data()["schemes"], quantization_data()["gguf"]
+    for key in sorted(gguf, key=len, reverse=True):
+        if re.search(rf"(^|[^a-z0-9]){re.escape(key)}($|[^a-z0-9])", text.replace("ud-", "")):
+            return Scheme(key, gguf[key], f"{gguf[key]:g} bits")
+    for key in sorted(schemes, key=len, reverse=True):
+        if re.search(rf"(^|[^a-z0-9]){re.escape(key)}($|[^a-z0-9])", text):
+            bits = float(schemes[key]["bits"])
+            return Scheme(key, bits, f"{bits:g} bits", experts_only=key == "mxfp4", runtime=runtime)
+    return None
+
+
+def _grouped(name: str, bits: float, group: int | None, zero_points: bool) -> Scheme:
+    if group is None or group <= 0:
+        return Scheme(name, bits, f"{bits:g} bits")
+    total = bits + SCALE_BITS / group + (bits / group if zero_points else 0)
+    parts = f"{bits:g} + {SCALE_BITS}/{group}" + (f" + {bits:g}/{group}" if zero_points else "")
+    return Scheme(name, total, f"{parts} bits")
+
+
+def _integer(value: Any, default: int | None = None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _compressed(config: Mapping[str, Any]) -> Scheme | None:
+    groups = config.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        if not isinstance(weights, Mapping):
+            continue
+        bits = _integer(weights.get("num_bits"))
+        if bits is None:
+            continue
+        size = _integer(weights.get("group_size"))
+        if bits == 4 and weights.get("type") == "float":
+            return Scheme("nvfp4", 4 + 8 / (size or 16), f"4 + 8/{size or 16} bits")
+        return _grouped(f"w{bits}", bits, size, weights.get("symmetric") is False)
+    return None
+
+
+def scheme_from_config(config: Mapping[str, Any]) -> Scheme | None:
+    """Scheme of a checkpoint's ``quantization_config``; None where the method is not known."""
+    method = str(config.get("quant_method") or config.get("quant_algo") or "").lower()
+    found: Scheme | None
+    if method in ("gptq", "awq", "auto-round", "auto_round", "gptq_marlin", "awq_marlin", "hqq", "aqlm"):
+        bits = _integer(config.get("bits"), _integer(config.get("w_bit"), 4)) or 4
+        group = _integer(config.get("group_size"), _integer(config.get("q_group_size"), 128))
+        found = _grouped(method, bits, group, True)
+    elif method == "fp8":
+        block = config.get("weight_block_size")
+        if isinstance(block, (list, tuple)) and len(block) == 2 and all(_integer(b) for b in block):
+            found = Scheme("fp8", 8 + BLOCK_SCALE_BITS / (block[0] * block[1]), f"8 + 32/({block[0]}×{block[1]}) bits")
+        else:
+            found = Scheme("fp8", 8, "8 bits")
+    elif method in ("compressed-tensors", "compressed_tensors"):
+        found = _compressed(config)
+    elif method == "bitsandbytes":
+        if config.get("load_in_8bit"):
+            found = Scheme("int8", 8, "8 bits")
+        else:
+            found = scheme_from_name("nf4-double" if config.get("bnb_4bit_use_double_quant") else "nf4")
+    elif method == "mxfp4":
+        found = scheme_from_name("mxfp4")
+    elif method in ("modelopt", "modelopt_fp4", "modelopt_mixed"):
+        algorithm = str(config.get("quant_algo") or "").upper()
+        found = scheme_from_name("fp8" if algorithm.startswith("FP8") else "nvfp4")
+    else:
+        found = scheme_from_name(method) if method else None
+    return None if found is None else _with_exceptions(found, config)
+
+
+def _with_exceptions(scheme: Scheme, config: Mapping[str, Any]) -> Scheme:
+    """Modules the checkpoint names as not quantized."""
+    keep: list[re.Pattern[str]] = []
+    for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers"):
+        named = config.get(key)
+        for entry in named if isinstance(named, (list, tuple)) else ():
+            if isinstance(entry, str) and not re.search(r"layers\.\d", entry):
+                keep.append(re.compile(re.escape(entry.removeprefix("re:").strip("*$^").rsplit(".", 1)[-1])))
+    return Scheme(scheme.name, scheme.bits, scheme.text, scheme.experts_only, tuple(keep), scheme.keep_vision)

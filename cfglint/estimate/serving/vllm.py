@@ -1,0 +1,525 @@
+"""What a vLLM server takes of each GPU, as its start-up log counts it: requested memory, weights, activation peak,
+non-torch memory, CUDA graphs, and the KV cache that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cfglint.catalog.accelerators import Accelerator
+from cfglint.catalog.architecture import Architecture
+from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
+from cfglint.estimate.serving.activations import Profile, ProfiledPeak, profiled_peak
+from cfglint.estimate.serving.graphs import HIGH as GRAPH_HIGH
+from cfglint.estimate.serving.graphs import LOW as GRAPH_LOW
+from cfglint.estimate.serving.graphs import MEASURED_SIZES, graph_bytes
+from cfglint.estimate.serving.host import host_memory
+from cfglint.estimate.serving.kv_layout import FP8_DS_MLA_BYTES, KvLayout, cache_dtype_bytes, vllm_layout
+from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
+from cfglint.estimate.serving.precision import model_element_bytes, weight_scheme
+from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
+from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
+from cfglint.estimate.serving.weights import RankWeights, lora_slot_bytes, rank_weights
+
+GIB = 2**30
+DEFAULT_BLOCK = 16
+CHUNKED_PREFILL_LENGTH = 32768
+"""V0 turned chunked prefill on above this length (vllm 0.6 arg_utils)."""
+V0_CHUNK_TOKENS = 2048
+CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.25 * GIB, 0.51 * GIB, 1.1 * GIB
+"""CUDA context before the engine's first snapshot: 0.51 GiB on H100 logs, 0.25 to 0.95 elsewhere (OVERHEADS.md)."""
+DEFAULT_MULTIPROCESSORS = 132
+ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
+"""Relative error of each driver against 0.10-0.19 logs."""
+UNKNOWN_VERSION_ERROR = 0.10
+LARGE_ENCODER_BUDGET = 8192
+
+
+@dataclass
+class Stage:
+    """One pipeline stage: weights, activations and the cache of its layers."""
+
+    weights: RankWeights
+    extra: float
+    peak: ProfiledPeak
+    layout: KvLayout
+    cache: Interval
+    blocks: Interval
+
+
+@dataclass
+class VllmSettings:
+    """Settings in force for one GPU type."""
+
+    utilization: float
+    max_num_seqs: int
+    batched_tokens: int
+    max_model_len: int | None
+    auto_length: bool
+    block_size: int
+    eager: bool
+    runner: str
+
+
+def estimate_vllm(
+    job_settings: SettingsInForce, arch: Architecture, version: EngineVersion, gpu: Accelerator | None
+) -> Estimate:
+    """Estimate for one accelerator; without one everything that does not need its memory."""
+    return _Vllm(job_settings, arch, version, gpu).run()
+
+
+class _Vllm:
+    def __init__(
+        self, settings: SettingsInForce, arch: Architecture, version: EngineVersion, gpu: Accelerator | None
+    ) -> None:
+        self.s, self.arch, self.version, self.gpu = settings, arch, version, gpu
+        self.laws: EngineLaws = engine_laws("vllm")
+        self.runner: str = self.laws.value("runner", version)
+        if settings.arguments.get("VLLM_USE_V1") in (0, "0") and version.release and version.release < (0, 11):
+            self.runner = "V0"
+        self.capacity = gpu.usable_bytes if gpu else None
+        self.element = model_element_bytes(settings, arch)
+        self.scheme = weight_scheme(settings, arch)
+        self.sharding = self._sharding()
+        self.missing: list[str] = []
+
+    # -- settings -----------------------------------------------------------------------------------------------
+
+    def _sharding(self) -> Sharding:
+        s = self.s
+        tp = s.positive("tensor_parallel_size", "tp") or 1
+        pp = s.positive("pipeline_parallel_size", "pp") or 1
+        dp = s.positive("data_parallel_size", "dp") or 1
+        expert = s.boolean("enable_expert_parallel") or (s.positive("expert_parallel_size", "expert_parallel") or 1) > 1
+        partition = s.text("VLLM_PP_LAYER_PARTITION")
+        counts: tuple[int, ...] = ()
+        if partition and all(part.strip().isdigit() for part in partition.split(",")):
+            counts = tuple(int(part) for part in partition.split(","))
+        return Sharding(
+            tensor=tp,
+            data=dp,
+            expert_ranks=tp * dp if expert and self.arch.moe else 1,
+            decode_context=s.positive("decode_context_parallel_size", "dcp") or 1,
+            stages=pipeline_stages(self.arch.num_hidden_layers, pp, counts),
+        )
+
+    def _settings(self) -> VllmSettings | None:
+        s, version = self.s, self.version
+        utilization = s.number("gpu_memory_utilization")
+        if utilization is None:
+            utilization = float(self.laws.value("gpu_memory_utilization", version))
+            s.note_default("gpu_memory_utilization", utilization, version.text)
+        raw_length = s.raw("max_model_len")
+        auto = str(raw_length).strip().lower() in ("auto", "-1")
+        length = None if auto else s.positive("max_model_len")
+        if length is None:
+            length = self.arch.max_position_embeddings
+            if length is not None and not auto:
+                s.note_default("max_model_len", length, "model")
+        seqs, tokens = s.positive("max_num_seqs"), s.positive("max_num_batched_tokens")
+        default = self._default_batch()
+        if (seqs is None or tokens is None) and default is None:
+            return None
+        if seqs is None:
+            assert default is not None
+            seqs = default[0]
+            s.note_default("max_num_seqs", seqs, version.text)
+        if tokens is None:
+            assert default is not None
+            tokens = self._default_tokens(default[1], length)
+            s.note_default("max_num_batched_tokens", tokens, version.text)
+        if self.runner != "V0" and length is not None:
+            tokens = min(tokens, max(seqs * length, 1))
+        return VllmSettings(
+            utilization, min(seqs, tokens), tokens, length, auto,
+            s.positive("block_size") or DEFAULT_BLOCK, s.boolean("enforce_eager"), self.runner,
+        )  # fmt: skip
+
+    def _default_batch(self) -> tuple[int, int | None] | None:
+        rows = self.laws.value("default_batch", self.version)
+        if len(rows) == 1:
+            return rows[0][1], rows[0][2]
+        if self.gpu is None:
+            return None
+        name = self.gpu.id.upper()
+        small = "A100" in name or "GB10" in name
+        for floor, seqs, tokens in rows:
+            if (not small and self.gpu.usable_gib >= floor) or floor == 0:
+                return seqs, tokens
+        return None
+
+    def _default_tokens(self, tokens: int | None, length: int | None) -> int:
+        if tokens is not None:
+            return tokens
+        chunked = self.s.raw("enable_chunked_prefill")
+        on = self.s.boolean("enable_chunked_prefill") if chunked is not None else (length or 0) > CHUNKED_PREFILL_LENGTH
+        return V0_CHUNK_TOKENS if on else max(length or V0_CHUNK_TOKENS, V0_CHUNK_TOKENS)
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    def _cache_element(self) -> float:
+        name = self.s.text("kv_cache_dtype")
+        quantization = self.arch.quantization
+        if name in (None, "auto") and isinstance(quantization, Mapping) and _asks_for_fp8_cache(quantization):
+            self.s.assume("the checkpoint asks for an FP8 KV cache, which kv_cache_dtype auto follows")
+            return 1.0
+        size = cache_dtype_bytes(name, self.element)
+        if size is None:
+            self.s.assume(f"kv_cache_dtype {name} is not known here: taken as the model's dtype")
+            return self.element
+        return size
+
+    def _layout(self, stage: int, block: int) -> KvLayout:
+        name = (self.s.text("kv_cache_dtype") or "").lower()
+        explicit = float(FP8_DS_MLA_BYTES) if name == "fp8_ds_mla" else None
+        tp = self.sharding.tensor
+        return vllm_layout(
+            self.arch,
+            self.sharding.stages[stage],
+            tp=tp,
+            element=self._cache_element(),
+            model_element=self.element,
+            block_size=block,
+            hybrid=bool(self.laws.value("hybrid_kv", self.version))
+            and not self.s.boolean("disable_hybrid_kv_cache_manager"),
+            latent=bool(self.laws.value("mla_cache", self.version)),
+            decode_context=self.sharding.decode_context,
+            explicit_page=explicit,
+        )
+
+    def _weights(self, stage: int) -> tuple[RankWeights, float]:
+        padding = self.laws.value("mxfp4_padding", self.version)
+        weights = rank_weights(
+            self.arch, self.sharding, stage=stage, parameter_bytes=self.element, scheme=self.scheme,
+            mxfp4_padding=(padding["intermediate"], padding["hidden"]),
+        )  # fmt: skip
+        extra = 0.0
+        if self.s.boolean("enable_lora"):
+            rank = self.s.positive("max_lora_rank") or 16
+            slots = self.s.positive("max_loras") or 1
+            extra += lora_slot_bytes(self.arch, self.sharding, stage, slots, rank, self.element)
+        extra += self._draft_bytes(stage)
+        return weights, extra
+
+    def _draft_bytes(self, stage: int) -> float:
+        """A draft head's weights: one decoder layer and a projection from two hidden states (MTP, EAGLE)."""
+        speculative = self.s.raw("speculative", "speculative_config")
+        if speculative is None or stage != self.sharding.pipeline - 1:
+            return 0.0
+        method = (
+            str(speculative.get("method") or speculative.get("model") or "")
+            if isinstance(speculative, Mapping)
+            else str(speculative)
+        )
+        method = method.lower()
+        if "ngram" in method or "suffix" in method:
+            return 0.0
+        last = self.arch.num_hidden_layers - 1
+        if not any(key in method for key in ("mtp", "eagle", "nextn")):
+            self.s.assume(
+                f"the draft model of {method or 'speculative decoding'} is not counted: its dimensions are not known"
+            )
+            return 0.0
+        layer = 0.0
+        for tensor in self.arch.tensors:
+            if tensor.stack == "decoder" and last in tensor.layers:
+                split = self.sharding.tensor if len(tensor.shape) > 1 else 1
+                bits = self.scheme.bits / 8 if self.scheme is not None and self.scheme.covers(tensor) else self.element
+                layer += tensor.elements * tensor.count * bits / split
+        self.s.assume("the draft head is taken as one more decoder layer")
+        return layer + 2 * self.arch.hidden_size**2 * self.element
+
+    def _non_torch(self) -> Interval:
+        law = self.laws.value("non_torch", self.version)
+        if self.sharding.tensor > 1:
+            capability = self.gpu.compute_capability if self.gpu else None
+            key = "parallel" if capability is None or capability[0] in (9, 10) else "parallel_other"
+            low, expected, high = law.get(key, law["parallel"])
+        elif self.sharding.pipeline > 1:
+            low, expected, high = law["pipeline"]
+        else:
+            low, expected, high = law["single"]
+        return Interval(low * GIB, expected * GIB, high * GIB)
+
+    def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
+        if settings.eager:
+            return Interval.exactly(0.0)
+        sizes = self._capture_sizes(settings)
+        size = graph_bytes(layers, self.laws.constant("graph_gib"), sizes)
+        return Interval(size * GRAPH_LOW, size, size * GRAPH_HIGH)
+
+    def _capture_sizes(self, settings: VllmSettings) -> int:
+        """Graphs captured: 1, 2, 4 and every 8 up to 512 or twice the sequences, piecewise and full."""
+        compilation = self.s.raw("compilation_config")
+        if isinstance(compilation, Mapping):
+            sizes = compilation.get("cudagraph_capture_sizes")
+            if isinstance(sizes, (list, tuple)):
+                return 2 * len(sizes)
+        largest = min(512, 2 * settings.max_num_seqs)
+        return min(MEASURED_SIZES, 2 * (3 + largest // 8 if largest <= 256 else 35 + (largest - 256) // 16))
+
+    def _profile(self, settings: VllmSettings, stage: int) -> Profile:
+        counts = self.laws.constant("multiprocessors")
+        name = self.gpu.id.upper().replace(" ", "") if self.gpu else ""
+        units = next(
+            (n for key, n in sorted(counts.items(), key=lambda kv: -len(kv[0])) if key.upper() in name),
+            DEFAULT_MULTIPROCESSORS,
+        )
+        limit = self.s.raw("limit_mm_per_prompt")
+        images = not (isinstance(limit, Mapping) and limit and all(v in (0, "0") for v in limit.values()))
+        if self.s.boolean("language_model_only"):
+            images = False
+        return Profile(
+            tokens=settings.batched_tokens,
+            sequences=settings.max_num_seqs,
+            element=self.element,
+            runner=self.runner,
+            sampler=self.laws.value("sampler", self.version),
+            workspace_kept=bool(self.laws.value("moe_workspace_kept", self.version)),
+            workspace_bytes=float(self.laws.constant("workspace_mib")) * 2**20,
+            multiprocessors=units,
+            last_stage=stage == self.sharding.pipeline - 1,
+            pipelined=self.sharding.pipeline > 1,
+            images=images,
+        )
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def run(self) -> Estimate:
+        s = self.s
+        settings = self._settings()
+        parts = [self._weights(stage) for stage in range(self.sharding.pipeline)]
+        fullest = max(range(len(parts)), key=lambda index: parts[index][0].bytes)
+        weights, extra = parts[fullest]
+        memory = MemoryEstimate(missing=self.missing, capacity=self.capacity)
+        serving = ServingEstimate("vllm", weights=weights.bytes + extra)
+        memory.components.append(self._weights_component(weights, extra, fullest))
+        memory.host = host_memory(s, self.arch, weights, self.sharding.tensor * self.sharding.pipeline)
+        estimate = Estimate(memory, serving=serving, assumptions=s.assumptions, parameters=self.arch.total_parameters)
+        block = s.positive("block_size") or DEFAULT_BLOCK
+        serving.kv_bytes_per_token = self._layout(fullest, block).token_bytes
+        if settings is None or self.capacity is None:
+            memory.missing.append("gpu")
+            if settings is not None:
+                peak = profiled_peak(self.arch, self.sharding, fullest, self._profile(settings, fullest), self.scheme)
+                serving.activation_peak = peak.bytes
+            return estimate
+        self._fill(estimate, settings, parts)
+        return estimate
+
+    def _weights_component(self, weights: RankWeights, extra: float, stage: int) -> Component:
+        names = (
+            "dtype",
+            "quantization",
+            "tensor_parallel_size",
+            "pipeline_parallel_size",
+            "max_loras",
+            "max_lora_rank",
+            "speculative",
+        )
+        shown = " + ".join(
+            f"{role} {size / GIB:.2f}"
+            for role, size in sorted(weights.parts.items(), key=lambda kv: -kv[1])
+            if size > 0.005 * GIB
+        )
+        text = f"{shown} GiB"
+        if self.scheme is not None:
+            text += f", quantized weights at {self.scheme.text}"
+        if extra:
+            text += f" + LoRA slots and draft head {extra / GIB:.2f} GiB"
+        return Component("weights", weights.bytes + extra, text, self.s.inputs(*names), names)
+
+    def _fill(self, estimate: Estimate, settings: VllmSettings, parts: list[tuple[RankWeights, float]]) -> None:
+        assert self.capacity is not None and estimate.serving is not None
+        capacity, s, serving, memory = self.capacity, self.s, estimate.serving, estimate.memory
+        spread = 0.0 if self.gpu is None or self.gpu.usable_measured else 0.015
+        requested = Interval(
+            capacity * (1 - spread) * settings.utilization,
+            capacity * settings.utilization,
+            capacity * (1 + spread) * settings.utilization,
+        )
+        offload = (s.number("cpu_offload_gb") or 0.0) * GIB
+        non_torch = self._non_torch()
+        inside = bool(self.laws.value("graphs_in_budget", self.version)) and str(
+            s.raw("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+        ) not in ("0", "False")
+        unsure = (
+            0.0
+            if self.version.release is not None and not self.laws.newer_than_known(self.version)
+            else UNKNOWN_VERSION_ERROR
+        )
+        stages: list[Stage] = []
+        graphs = Interval.exactly(0.0)
+        for index, (weights, extra) in enumerate(parts):
+            peak = profiled_peak(self.arch, self.sharding, index, self._profile(settings, index), self.scheme)
+            error = ACTIVATION_ERROR[peak.driver] + unsure
+            activation = Interval(peak.low * (1 - error), peak.bytes, peak.high * (1 + error))
+            resident = Interval(weights.low + extra, weights.bytes + extra, weights.high + extra) + (
+                -min(offload, weights.bytes)
+            )
+            graphs = self._graphs(settings, len(self.sharding.stages[index]))
+            taken = resident + activation + non_torch
+            if inside:
+                taken = taken + graphs
+            cache = Interval(
+                requested.low - taken.high, requested.expected - taken.expected, requested.high - taken.low
+            )
+            fixed = s.positive("kv_cache_memory_bytes")
+            if fixed is not None:
+                cache = Interval.exactly(float(fixed))
+            layout = self._layout(index, settings.block_size)
+            blocks = Interval(layout.blocks(cache.low), layout.blocks(cache.expected), layout.blocks(cache.high))
+            override = s.positive("num_gpu_blocks_override")
+            if override is not None:
+                blocks = Interval.exactly(override)
+                cache = Interval.exactly(override * layout.page_bytes * layout.group_size)
+            stages.append(Stage(weights, extra, peak, layout, cache, blocks))
+        first = stages[0]
+        tight = min(stages, key=lambda stage: stage.blocks.expected)
+        blocks = tight.blocks
+        self._answers(serving, settings, tight.layout, blocks)
+        # The log's line is the first rank's; the pool that counts is the smallest stage's.
+        cache = Interval(min(st.cache.low for st in stages), tight.cache.expected, max(st.cache.high for st in stages))
+        serving.kv_cache = cache
+        serving.activation_peak = (first.peak if self.sharding.pipeline > 1 else tight.peak).bytes
+        serving.non_torch = non_torch.expected
+        serving.graph = graphs.expected
+        self._components(memory, settings, tight, non_torch, graphs, cache, requested)
+        context = Interval(CONTEXT_LOW, CONTEXT, CONTEXT_HIGH)
+        outside = Interval.exactly(0.0) if inside else graphs
+        peak_bytes = tight.peak.bytes
+        used = Interval(
+            context.low + requested.low,
+            context.expected + requested.expected + max(0.0, outside.expected - peak_bytes),
+            context.expected + requested.high + max(0.0, outside.high - peak_bytes / 2),
+        )
+        if s.positive("kv_cache_memory_bytes") or s.positive("num_gpu_blocks_override"):
+            held = (
+                tight.weights.bytes
+                + tight.extra
+                + tight.peak.bytes
+                + non_torch.expected
+                + cache.expected
+                + outside.expected
+            )
+            used = Interval(
+                held * 0.97, held + context.expected, held * 1.03 + context.high + outside.high - outside.expected
+            )
+        memory.used = used
+        memory.allocated = Interval.exactly(tight.weights.bytes + tight.extra + max(0.0, cache.expected) + peak_bytes)
+        memory.reserved = memory.allocated
+        memory.phases = {
+            "load": tight.weights.unquantized_bytes if self._loads_unquantized() else tight.weights.bytes,
+            "profile": tight.weights.bytes + tight.extra + tight.peak.bytes,
+            "serve": tight.weights.bytes + tight.extra + max(0.0, cache.expected),
+        }
+        memory.verdict = self._verdict(serving, settings, tight, used, cache, offload)
+
+    def _loads_unquantized(self) -> bool:
+        return self.scheme is not None and self.scheme.runtime
+
+    def _answers(self, serving: ServingEstimate, settings: VllmSettings, layout: KvLayout, blocks: Interval) -> None:
+        length, batched = settings.max_model_len, settings.batched_tokens
+        printed = self.laws.value("printed_tokens", self.version)
+
+        def tokens(count: float) -> float:
+            if printed == "concurrency" and length and len(layout.groups) > 1:
+                return layout.concurrency(int(count), length, batched) * length
+            return float(layout.pool_tokens(int(count)))
+
+        serving.kv_tokens = Interval(tokens(blocks.low), tokens(blocks.expected), tokens(blocks.high))
+        if length:
+            serving.max_model_len = layout.largest_request(int(blocks.expected), batched, length)
+            serving.max_concurrency = layout.concurrency(int(blocks.expected), length, batched)
+        limit = self.arch.max_position_embeddings or length
+        if limit:
+            serving.max_model_len = layout.largest_request(int(blocks.expected), batched, limit)
+
+    def _components(
+        self,
+        memory: MemoryEstimate,
+        settings: VllmSettings,
+        stage: Stage,
+        non_torch: Interval,
+        graphs: Interval,
+        cache: Interval,
+        requested: Interval,
+    ) -> None:
+        s = self.s
+        batch = ("max_num_seqs",) if stage.peak.driver == "sampler" else ("max_num_batched_tokens",)
+        memory.components.append(
+            Component(
+                "activation peak",
+                stage.peak.bytes,
+                stage.peak.text,
+                s.inputs("max_num_seqs", "max_num_batched_tokens"),
+                batch,
+            )
+        )
+        memory.components.append(
+            Component(
+                "non-torch",
+                non_torch.expected,
+                self.laws.law("non_torch", self.version).source,
+                s.inputs("tensor_parallel_size"),
+                ("tensor_parallel_size",),
+            )
+        )
+        memory.components.append(
+            Component(
+                "CUDA graphs",
+                graphs.expected,
+                "0 (eager)"
+                if settings.eager
+                else f"{len(self.arch.layers)} layers × {self._capture_sizes(settings)} captures",
+                s.inputs("enforce_eager", "compilation_config"),
+                ("enforce_eager",),
+            )
+        )
+        names = (
+            "gpu_memory_utilization",
+            "kv_cache_dtype",
+            "block_size",
+            "kv_cache_memory_bytes",
+            "num_gpu_blocks_override",
+        )
+        text = f"{requested.expected / GIB:.2f} GiB requested ({settings.utilization:g} × {(self.capacity or 0) / GIB:.2f}) less the above; {stage.layout.text}"
+        memory.components.append(Component("KV cache", max(0.0, cache.expected), text, s.inputs(*names), names))
+
+    def _verdict(
+        self,
+        serving: ServingEstimate,
+        settings: VllmSettings,
+        stage: Stage,
+        used: Interval,
+        cache: Interval,
+        offload: float,
+    ) -> str:
+        assert self.capacity is not None
+        load = (
+            (stage.weights.unquantized_bytes if self._loads_unquantized() else stage.weights.bytes)
+            + stage.extra
+            - offload
+        )
+        loading = Interval(
+            min(load, stage.weights.low - offload), stage.weights.bytes + stage.extra - offload, load * 1.01
+        )
+        verdicts = [memory_verdict(loading, self.capacity - CONTEXT_LOW), memory_verdict(used, self.capacity)]
+        blocks = stage.blocks
+        largest: Interval | None = None
+        if settings.max_model_len and not settings.auto_length:
+            want = settings.max_model_len
+            largest = Interval(*(
+                float(stage.layout.largest_request(max(0, int(b)), settings.batched_tokens, want)) for b in (blocks.low, blocks.expected, blocks.high)
+            ))  # fmt: skip
+            # A pool that holds the request exactly is enough; one that does not is reported by the block.
+        verdicts.append(cache_verdict(cache, largest, settings.max_model_len))
+        return worst(*verdicts)
+
+
+def _asks_for_fp8_cache(quantization: Mapping[str, Any]) -> bool:
+    return str(quantization.get("kv_cache_quant_algo") or "").upper() == "FP8" or bool(
+        quantization.get("kv_cache_scheme")
+    )

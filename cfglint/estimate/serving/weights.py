@@ -1,0 +1,225 @@
+"""Weights on one rank as vLLM's log prints them ("Model loading took"), from the architecture's tensors.
+
+Embedding and head are split by vocabulary rows (padded to 64); query, gate, up and experts by output rows; output and
+down projections by input columns; key and value heads are repeated where tensor parallelism exceeds their number;
+norms, routers and the down-projections of MLA stand on every rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cfglint.catalog.architecture import Architecture, Tensor
+from cfglint.estimate.serving.parallel import Sharding
+from cfglint.estimate.serving.quantized import Scheme
+
+VOCABULARY_PADDING = 64
+"""``DEFAULT_VOCAB_PADDING_SIZE`` of vLLM's vocab_parallel_embedding.py."""
+MIB = 2**20
+LARGE_ALLOCATION = 10 * MIB
+LARGE_ROUNDING = 2 * MIB
+LARGEST_UNSPLIT = MIB
+"""torch's caching allocator: requests from 10 MiB are rounded up to 2 MiB; a remainder of up to 1 MiB is not split off
+(CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, should_split)."""
+INEXACT_LOW, INEXACT_HIGH = 0.93, 1.10
+"""Where only a parameter count is known: what sharding and tied heads leave open."""
+
+_FUSED = {
+    "q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up",
+    "w1": "gate_up", "w3": "gate_up",
+}  # fmt: skip
+_REPLICATED_MODULES = frozenset(
+    {"kv_a_proj_with_mqa", "q_a_proj", "fused_qkv_a_proj", "kv_a_proj", "indexer", "wq_b", "wk", "weights_proj"}
+)
+_REPLICATED_ROLES = frozenset({"norm", "router", "position_embedding", "projector", "other"})
+_KEY_VALUE = frozenset({"k_proj", "v_proj", "key", "value", "k", "v"})
+_FUSED_QKV = frozenset({"qkv_proj", "c_attn", "query_key_value", "Wqkv", "qkv", "W_pack", "wqkv", "att_proj"})
+
+
+@dataclass
+class RankWeights:
+    """Bytes of one rank's weights. ``parts`` by role; ``low`` and ``high`` where the tensors are not known exactly."""
+
+    bytes: float
+    low: float
+    high: float
+    parts: dict[str, float] = field(default_factory=dict)
+    unquantized_bytes: float = 0.0
+    """What the same weights take in the activation dtype, before a quantization at load."""
+
+
+def _share(tensor: Tensor, arch: Architecture, tp: int) -> float:
+    """Fraction of one tensor that one tensor-parallel rank holds."""
+    if tp == 1:
+        return 1.0
+    if tensor.role in _REPLICATED_ROLES or tensor.module in _REPLICATED_MODULES:
+        return 1.0
+    if len(tensor.shape) == 1 and not tensor.bias and tensor.role not in ("ssm", "linear_attention"):
+        return 1.0
+    if tensor.role == "attention":
+        heads = max(1, arch.num_key_value_heads)
+        repeated = max(1, heads // tp) / heads
+        if tensor.module in _KEY_VALUE:
+            return repeated
+        if tensor.module in _FUSED_QKV and arch.num_attention_heads:
+            query, key = arch.num_attention_heads, 2 * heads
+            return (query / tp + key * repeated) / (query + key)
+    return 1.0 / tp
+
+
+def _vocabulary_rows(rows: int, tp: int) -> float:
+    padded = -(-rows // VOCABULARY_PADDING) * VOCABULARY_PADDING
+    return padded / tp
+
+
+def allocated(size: float) -> float:
+    """Bytes that torch counts as allocated for a request of ``size`` bytes."""
+    if size < LARGE_ALLOCATION:
+        return size
+    remainder = -size % LARGE_ROUNDING
+    return size + (remainder if remainder <= LARGEST_UNSPLIT else 0)
+
+
+def _on_stage(tensor: Tensor, stage: range, first: bool, last: bool) -> int:
+    """How many of the tensor's layers stand on this pipeline stage (1 for those outside the stacks)."""
+    if tensor.stack == "decoder":
+        if len(stage) == 0:
+            return 0
+        return sum(1 for layer in tensor.layers if layer in stage)
+    if tensor.stack:
+        return len(tensor.layers) if first else 0
+    if tensor.role in ("embedding", "position_embedding", "vision", "audio", "projector"):
+        return 1 if first else 0
+    return 1 if last else 0
+
+
+def rank_weights(
+    arch: Architecture,
+    sharding: Sharding,
+    *,
+    stage: int = 0,
+    parameter_bytes: float = 2.0,
+    scheme: Scheme | None = None,
+    mxfp4_padding: tuple[int, int] = (1, 1),
+) -> RankWeights:
+    """Weights of one rank of pipeline stage ``stage``.
+
+    ``parameter_bytes``: of an unquantized parameter. ``mxfp4_padding``: multiples that an MXFP4 kernel pads the
+    experts' intermediate and hidden size to.
+    """
+    layers = sharding.stages[stage]
+    first, last = stage == 0, stage == sharding.pipeline - 1
+    if not arch.tensors:
+        return _from_count(arch, sharding, len(layers), parameter_bytes, scheme)
+    parts: dict[str, float] = {}
+    unquantized = 0.0
+    fused: dict[tuple[str, str, tuple[int, ...]], list[float]] = {}
+    for tensor in arch.tensors:
+        present = _on_stage(tensor, layers, first, last)
+        if tensor.role == "embedding" and not present and last and arch.tie_word_embeddings:
+            present = 1
+        if not present:
+            continue
+        if tensor.role in ("embedding", "lm_head"):
+            rows, width = tensor.shape[0], (tensor.shape[1] if len(tensor.shape) > 1 else 1)
+            elements = _vocabulary_rows(rows, sharding.tensor) * width
+        elif tensor.role == "expert" and sharding.expert_ranks > 1:
+            elements = tensor.elements / sharding.expert_ranks
+        else:
+            elements = tensor.elements * _share(tensor, arch, sharding.tensor)
+        elements *= tensor.count
+        quantized = scheme is not None and scheme.covers(tensor)
+        size = elements * parameter_bytes
+        unquantized += size * present
+        if scheme is not None and quantized:
+            size = elements * scheme.bits / 8
+            if scheme.name == "mxfp4":
+                size *= _mxfp4_growth(arch, sharding, mxfp4_padding)
+            parts[tensor.role] = parts.get(tensor.role, 0.0) + size * present
+            continue
+        name = _FUSED.get(tensor.module, tensor.module) if tensor.role != "vision" else tensor.module
+        bucket = fused.setdefault((tensor.role, name, tensor.layers), [0.0, float(present)])
+        if tensor.bias:
+            parts[tensor.role] = parts.get(tensor.role, 0.0) + size * present
+        else:
+            bucket[0] += size
+    for (role, _, _), (size, present_count) in fused.items():
+        parts[role] = parts.get(role, 0.0) + allocated(size) * present_count
+    extra = _latent_projection(arch, sharding, len(layers), parameter_bytes)
+    if extra:
+        parts["mla"] = parts.get("mla", 0.0) + extra
+    rope = rope_cache_bytes(arch, parameter_bytes)
+    if rope:
+        parts["rotary_cache"] = rope
+    total = sum(parts.values())
+    spread = 0.005 if arch.exact else 0.03
+    return RankWeights(total, total * (1 - spread), total * (1 + spread), parts, unquantized)
+
+
+def _mxfp4_growth(arch: Architecture, sharding: Sharding, padding: tuple[int, int]) -> float:
+    if arch.moe is None:
+        return 1.0
+    split = 1 if sharding.expert_ranks > 1 else sharding.tensor
+    width = arch.moe.intermediate_size / split
+    padded = -(-width // padding[0]) * padding[0]
+    hidden = -(-arch.hidden_size // padding[1]) * padding[1]
+    return float(padded / width * hidden / arch.hidden_size)
+
+
+def _latent_projection(arch: Architecture, sharding: Sharding, layers: int, parameter_bytes: float) -> float:
+    """MLA keeps ``W_UK`` and ``W_UV`` beside ``kv_b_proj``, in the activation dtype (vLLM mla/common.py)."""
+    if arch.mla is None or not any(layer.mixer == "mla" for layer in arch.layers):
+        return 0.0
+    mla = arch.mla
+    heads = arch.num_attention_heads / sharding.tensor
+    return layers * mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim) * parameter_bytes
+
+
+def rope_cache_bytes(arch: Architecture, parameter_bytes: float) -> float:
+    """Cosines and sines for every position: ``max_position_embeddings`` × rotary dimension."""
+    if any(tensor.role == "position_embedding" for tensor in arch.tensors) or arch.max_position_embeddings is None:
+        return 0.0
+    if arch.mla is not None:
+        dimension: float = arch.mla.qk_rope_head_dim
+    else:
+        factor = arch.config.get("partial_rotary_factor", arch.config.get("rotary_pct", 1.0))
+        dimension = arch.head_dim * (float(factor) if isinstance(factor, (int, float)) else 1.0)
+    tables = 2 if arch.config.get("rope_local_base_freq") else 1
+    return arch.max_position_embeddings * dimension * parameter_bytes * tables
+
+
+def _from_count(
+    arch: Architecture, sharding: Sharding, layers: int, parameter_bytes: float, scheme: Scheme | None
+) -> RankWeights:
+    """From a parameter count and the dimensions alone, where the family's tensors are not known."""
+    total = float(arch.total_parameters or 0)
+    outside = arch.vocab_size * arch.hidden_size * (1 if arch.tie_word_embeddings else 2)
+    outside = min(outside, int(total))
+    depth = layers / max(1, arch.num_hidden_layers)
+    split = max(1, sharding.tensor)
+    inside = (total - outside) * depth / split
+    outer = outside * (1.0 if sharding.pipeline == 1 else 0.5) / split
+    bits = scheme.bits if scheme is not None else parameter_bytes * 8
+    size = inside * bits / 8 + outer * parameter_bytes
+    unquantized = (inside + outer) * parameter_bytes
+    return RankWeights(size, size * INEXACT_LOW, size * INEXACT_HIGH, {"all": size}, unquantized)
+
+
+def lora_slot_bytes(arch: Architecture, sharding: Sharding, stage: int, slots: int, rank: int, width: float) -> float:
+    """Buffers that hold ``slots`` adapters of up to ``rank`` on every linear layer of one rank.
+
+    vLLM keeps A whole and B split for column-parallel layers, A split and B whole for row-parallel ones.
+    """
+    total = 0.0
+    layers = sharding.stages[stage]
+    for tensor in arch.tensors:
+        if not tensor.linear or tensor.bias or tensor.stack != "decoder" or len(tensor.shape) != 2:
+            continue
+        if tensor.role in ("router", "norm"):
+            continue
+        out, inner = tensor.shape
+        share = _share(tensor, arch, sharding.tensor)
+        row_parallel = tensor.module in ("o_proj", "down_proj", "out_proj", "dense", "w2")
+        sides = inner * share + out if row_parallel else inner + out * share
+        total += sides * tensor.count * _on_stage(tensor, layers, True, True)
+    return slots * rank * total * width
