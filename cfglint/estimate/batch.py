@@ -1,0 +1,44 @@
+"""Effective batch of a training job: sequences and tokens per optimizer step, steps per epoch."""
+
+from __future__ import annotations
+
+from cfglint import formulas
+from cfglint.estimate.result import BatchEstimate
+from cfglint.jobs.job import TrainingJob
+
+
+def _count(job: TrainingJob, name: str, default: int | None = None) -> int | None:
+    value = job.value(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value < 1:
+        return default if value is default else None
+    return int(value)
+
+
+def estimate_batch(job: TrainingJob) -> BatchEstimate:
+    """What the facts say of the batch; fields stay None where a fact is missing or impossible."""
+    micro = _count(job, "micro_batch_size")
+    accumulation = _count(job, "gradient_accumulation_steps", 1)
+    sequence = _count(job, "sequence_length")
+    data = _count(job, "data_parallel_size")
+    if data is None:
+        world = job.hardware.world_size
+        ranks = [_count(job, f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "context")]
+        if world is not None and world > 0 and None not in ranks:
+            try:
+                data = formulas.data_parallel_size(world, *(r or 1 for r in ranks))
+            except ValueError:
+                data = None
+    batch = BatchEstimate(
+        micro_batch=micro, gradient_accumulation=accumulation, data_parallel=data, sequence_length=sequence
+    )
+    stated = _count(job, "global_batch_size")
+    if micro is not None and accumulation is not None and data is not None:
+        batch.sequences = formulas.effective_batch_sequences(micro, accumulation, data)
+    elif stated is not None:
+        batch.sequences = stated
+    if batch.sequences is not None and sequence is not None:
+        batch.tokens = batch.sequences * sequence
+        dataset = _count(job, "dataset_tokens")
+        if dataset is not None:
+            batch.steps_per_epoch = formulas.steps_per_epoch(dataset, batch.tokens)
+    return batch

@@ -1,0 +1,178 @@
+"""Activations of one pipeline stage: its layers' footprints put together over forward and backward.
+
+Figures are per run of equal layers, so the work does not grow with the number of layers or the sequence length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from cfglint.catalog.architecture import Architecture, Layer
+from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
+from cfglint.estimate.training.families import Style, style_of
+from cfglint.estimate.training.loss import Head, head_footprint
+from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
+from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``count`` equal layers with the bytes that each keeps for backward."""
+
+    count: int
+    footprint: Footprint
+    kept: float
+    checkpointed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes on one rank of one micro-batch. Parameter gradients are inside ``Footprint.backward``."""
+
+    runs: tuple[Run, ...]
+    head: Footprint | None
+    embedding_output: float
+    shared: float
+    """Masks and rotary tables that live through the step."""
+    style: Style
+    style_known: bool
+
+    @property
+    def kept(self) -> float:
+        return sum(run.kept * run.count for run in self.runs)
+
+    @property
+    def casts(self) -> float:
+        return sum(run.footprint.casts * run.count for run in self.runs)
+
+
+def numerics_of(plan: Plan, style: Style) -> Numerics:
+    """Dtypes and kernels of the run as the blocks see them."""
+    autocast = plan.autocast
+    engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
+    packed = plan.quantization is not None
+    if packed:
+        weight = plan.compute_dtype or plan.weight_dtype
+        if weight == "fp32":
+            weight = "bf16"
+        norm = unquantized_dtype(plan)
+    elif plan.adapter:
+        weight = engine or plan.weight_dtype
+        norm = weight
+    else:
+        weight = engine or trainable_dtype(plan)
+        norm = weight
+    attention = {
+        "flash2": "flash",
+        "flash3": "flash",
+        "flash_attention_2": "flash",
+        "xformers": "flash",
+        "flex": "flash",
+        "eager": "eager",
+    }.get(plan.attention, "sdpa")
+    profile = plan.profile
+    return Numerics(
+        weight_dtype=weight,
+        norm_dtype=norm,
+        residual_dtype=norm,
+        autocast=autocast,
+        train_base=not plan.adapter,
+        packed=packed,
+        attention=attention,
+        expand_kv=attention == "sdpa" and _dense_mask(plan) and profile.modeling,
+        mask=attention == "sdpa" and _dense_mask(plan) and profile.modeling,
+        norm_kernel=profile.norm_kernel,
+        rotary_kernel=profile.rotary_kernel,
+        mlp_kernel=profile.mlp_kernel,
+        lora_slots=plan.lora_slots if plan.adapter else frozenset(),
+        lora_rank=plan.lora_rank,
+        lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
+        dora=plan.dora,
+    )
+
+
+def _dense_mask(plan: Plan) -> bool:
+    """Packed samples under sdpa need a block-diagonal mask, which each layer converts to the queries' dtype.
+
+    transformers >= 4.53 (``masking_utils.find_packed_sequence_indices``); a mask also switches grouped-query attention
+    to repeated keys and values (``integrations/sdpa_attention.py``).
+    """
+    return plan.packing
+
+
+def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool) -> Activations:
+    """Activations of the layers of one stage, with the head where it is the last."""
+    style, known = style_of(architecture)
+    numerics = numerics_of(plan, style)
+    batch, sequence = plan.micro_batch or 0, plan.local_sequence
+    runs: list[Run] = []
+    checkpointed = plan.checkpointing == "full"
+    selected = architecture.layers[layers[0] : layers[1]]
+    for key, group in groupby(selected, key=_kind):
+        count = sum(1 for _ in group)
+        footprint = block_footprint(_shape(architecture, key, plan, batch, sequence), style, numerics)
+        kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
+        runs.append(Run(count, footprint, kept, checkpointed))
+    head = None
+    tp = plan.tensor_parallel
+    if last:
+        shape = Shape(batch, sequence, architecture.hidden_size, 1, 1, 1, 1, 1)
+        engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
+        head = head_footprint(
+            shape,
+            style,
+            replace(numerics, lora_slots=frozenset(), packed=False),
+            Head(
+                vocabulary=architecture.vocab_size / tp,
+                kernel=plan.loss_kernel,
+                weight_dtype=engine or (unquantized_dtype(plan) if plan.adapter else trainable_dtype(plan)),
+                trainable=not plan.adapter,
+                tokens=batch * sequence,
+                chunks=8,
+                hold_logits=plan.profile.hold_logits,
+                upcast=plan.profile.upcast_logits,
+            ),
+        )
+    hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
+    shared = 0.0
+    if numerics.attention == "eager":
+        shared = batch * sequence * sequence * DTYPE_BYTES[numerics.residual_dtype]
+    elif numerics.mask:
+        shared = batch * sequence * sequence
+    return Activations(tuple(runs), head, hidden, shared, style, known)
+
+
+def _kind(layer: Layer) -> Layer:
+    """Layers that differ only in their index or window take the same memory."""
+    return replace(layer, index=0, window=None)
+
+
+def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, sequence: int) -> Shape:
+    tp = plan.tensor_parallel
+    heads = layer.heads or architecture.num_attention_heads
+    kv_heads = layer.kv_heads or architecture.num_key_value_heads or heads
+    head_dim = layer.head_dim or architecture.head_dim
+    moe = architecture.moe if layer.feed_forward == "moe" else None
+    mla = architecture.mla if layer.mixer == "mla" else None
+    return Shape(
+        batch=batch,
+        sequence=sequence,
+        hidden=architecture.hidden_size,
+        heads=max(1, heads // tp),
+        kv_heads=max(1, kv_heads // tp),
+        head_dim=mla.qk_nope_head_dim + mla.qk_rope_head_dim if mla else head_dim,
+        value_dim=mla.v_head_dim if mla else head_dim,
+        intermediate=max(1, (layer.intermediate_size or architecture.intermediate_size) // tp),
+        experts=moe.num_experts if moe else 0,
+        top_k=moe.top_k if moe else 0,
+        expert_intermediate=moe.intermediate_size if moe else 0,
+        shared_intermediate=moe.shared_intermediate_size // tp if moe else 0,
+        tensor_parallel=tp,
+        sequence_parallel=plan.sequence_parallel,
+        kv_lora_rank=mla.kv_lora_rank if mla else 0,
+        q_lora_rank=(mla.q_lora_rank or 0) if mla else 0,
+        rope_dim=mla.qk_rope_head_dim if mla else 0,
+        cross_sequence=sequence if layer.cross_attention else 0,
+    )

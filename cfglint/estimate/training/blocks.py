@@ -1,0 +1,437 @@
+"""A model's blocks written as tape operations: what transformers' modeling code computes, in its order.
+
+Sizes are those of one rank: ``tokens`` are micro-batch × sequence on this rank, heads and widths are divided by the
+tensor-parallel size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cfglint.estimate.training.families import Style
+from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Dtypes and kernels that hold for every block of a run."""
+
+    weight_dtype: str
+    """Dtype of linear weights as the block sees them (gathered, or the compute dtype of packed weights)."""
+    norm_dtype: str
+    """Dtype of norms and of what is not quantized."""
+    residual_dtype: str
+    """Dtype of the hidden states that enter the first block."""
+    autocast: str | None
+    train_base: bool
+    packed: bool
+    """Linear weights of the blocks are quantized."""
+    attention: str
+    """``flash`` (no score matrix, no expansion), ``sdpa``, ``eager``."""
+    expand_kv: bool
+    """Keys and values are repeated to all query heads before attention."""
+    mask: bool = False
+    """``sdpa`` gets a dense mask, converted to the queries' dtype and saved in every layer."""
+    norm_kernel: str = "modeling"
+    """``modeling`` (as written in the modeling file), ``fused`` (one kernel that saves its input)."""
+    rotary_kernel: str = "modeling"
+    mlp_kernel: str = "modeling"
+    """``fused``: gate and up saved, the product recomputed (Liger)."""
+    dropout: float = 0.0
+    lora_slots: frozenset[str] = frozenset()
+    lora_rank: int = 0
+    lora_dtype: str = "fp32"
+    lora_dropout: float = 0.0
+    dora: bool = False
+    norm_autocasts: bool = True
+    """Autocast runs ``layer_norm`` in fp32 (CUDA's list; the CPU's does not)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of one block on one rank, in elements; ``batch`` and ``sequence`` are the attention's own."""
+
+    batch: int
+    sequence: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    intermediate: int
+    experts: int = 0
+    top_k: int = 0
+    expert_intermediate: int = 0
+    shared_intermediate: int = 0
+    tensor_parallel: int = 1
+    sequence_parallel: bool = False
+    kv_lora_rank: int = 0
+    q_lora_rank: int = 0
+    rope_dim: int = 0
+    cross_sequence: int = 0
+    keys: int = 0
+    """Keys each query sees; ``sequence`` where 0."""
+    moe_loop: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.sequence
+
+
+class BlockWriter:
+    """Writes one block on a tape."""
+
+    def __init__(self, shape: Shape, style: Style, numerics: Numerics) -> None:
+        self.shape = shape
+        self.style = style
+        self.numerics = numerics
+        self.tape = Tape(numerics.autocast)
+        self.n = shape.tokens
+        """Tokens inside the sublayers."""
+        self.t = shape.tokens / (shape.tensor_parallel if shape.sequence_parallel else 1)
+        """Tokens on the residual stream: divided by sequence parallelism."""
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def norm(self, x: Value, width: float, kind: str | None = None, dtype: str | None = None) -> Value:
+        """A norm over the last dimension; ``x.elements / width`` rows."""
+        tape, numerics = self.tape, self.numerics
+        kind = kind or self.style.norm
+        weight_dtype = dtype or numerics.norm_dtype
+        weight = Weight(width, weight_dtype, numerics.train_base)
+        rows = x.elements / width
+        if numerics.norm_kernel == "fused" and kind != "layernorm":
+            return tape.op((x,), x.elements, x.dtype, save=(x,), forward_temp=rows * 4, weight=weight)
+        if kind == "layernorm":
+            if numerics.autocast and numerics.norm_autocasts:
+                x = tape.to(x, "fp32")
+            return tape.op((x,), x.elements, x.dtype, save=(x,), weight=weight)
+        if kind == "gemma":
+            wide = tape.to(x, "fp32")
+            square = tape.op((wide,), x.elements, "fp32", save=(wide,))
+            inverse = tape.op((square,), rows, "fp32", save_output=True)
+            normed = tape.mul(wide, inverse)
+            scaled = tape.op(
+                (normed,),
+                x.elements,
+                "fp32",
+                save=(normed,) if numerics.train_base else (),
+                weight=Weight(width, weight_dtype, numerics.train_base),
+                backward_temp=x.elements * 4 if numerics.train_base else 0.0,
+            )
+            tape.keep(normed)
+            return tape.to(scaled, x.dtype)
+        if kind == "t5":
+            wide = tape.to(x, "fp32")
+            square = tape.op((wide,), x.elements, "fp32", save=(wide,))
+            inverse = tape.op((square,), rows, "fp32", save_output=True)
+            normed = tape.mul(x, inverse)
+            normed = tape.to(normed, weight_dtype) if weight_dtype != "fp32" else normed
+        else:
+            wide = tape.to(x, "fp32")
+            square = tape.op((wide,), x.elements, "fp32", save=(wide,))
+            inverse = tape.op((square,), rows, "fp32", save_output=True)
+            normed = tape.mul(wide, inverse)
+            tape.keep(wide)
+            normed = tape.to(normed, x.dtype)
+        out_dtype = weight_dtype if DTYPE_BYTES[weight_dtype] > DTYPE_BYTES[normed.dtype] else normed.dtype
+        return tape.op(
+            (normed,),
+            x.elements,
+            out_dtype,
+            save=(normed,) if numerics.train_base else (),
+            weight=weight,
+            backward_temp=x.elements * DTYPE_BYTES[out_dtype] if numerics.train_base else 0.0,
+        )
+
+    def project(self, x: Value, slot: str, in_features: float, out_features: float, rows: float | None = None) -> Value:
+        """A linear layer, with its adapter where it has one."""
+        tape, numerics = self.tape, self.numerics
+        rows = self.n if rows is None else rows
+        weight = Weight(
+            in_features * out_features,
+            numerics.weight_dtype,
+            numerics.train_base,
+            "packed" if numerics.packed else "plain",
+        )
+        result = tape.linear(x, weight, rows * out_features)
+        if slot not in numerics.lora_slots:
+            return result
+        result_dtype = result.dtype
+        inner = tape.to(x, numerics.lora_dtype)
+        if numerics.lora_dropout:
+            mask = tape.op((), inner.elements, "bool")
+            inner = tape.op((inner, mask), inner.elements, inner.dtype, save=(mask,))
+        down = tape.linear(
+            inner, Weight(in_features * numerics.lora_rank, numerics.lora_dtype, True), rows * numerics.lora_rank
+        )
+        up = tape.linear(
+            down, Weight(numerics.lora_rank * out_features, numerics.lora_dtype, True), rows * out_features
+        )
+        scaled = tape.scale(up)
+        if numerics.dora:
+            scaled = self._dora(inner, scaled, in_features, out_features, rows)
+        total = tape.add(result, scaled)
+        return tape.to(total, result_dtype)
+
+    def _dora(self, x: Value, scaled: Value, in_features: float, out_features: float, rows: float) -> Value:
+        """DoRA's magnitude: the base product again, scaled per output (PEFT ``lora/dora.py``)."""
+        tape, numerics = self.tape, self.numerics
+        matrix = in_features * out_features
+        base = tape.op(
+            (x,),
+            rows * out_features,
+            scaled.dtype,
+            forward_temp=2 * matrix * DTYPE_BYTES[numerics.lora_dtype],
+        )
+        magnitude = tape.op((base,), rows * out_features, scaled.dtype, save=(base,))
+        adapter = tape.op((scaled,), rows * out_features, scaled.dtype, save=(scaled,))
+        return tape.add(magnitude, adapter)
+
+    def rotate(self, x: Value, heads: float) -> Value:
+        """``x * cos + rotate_half(x) * sin``."""
+        tape, shape = self.tape, self.shape
+        share = self.style.rotary
+        if share == 0:
+            return x
+        elements = x.elements * share
+        source = x
+        if share < 1:
+            rotated, passed = tape.slice(x, elements), tape.slice(x, x.elements - elements)
+        else:
+            rotated, passed = x, None
+        if self.numerics.rotary_kernel == "fused":
+            return tape.op((x,), x.elements, x.dtype)
+        tables = tape.external(shape.tokens, x.dtype, False)
+        straight = tape.op((rotated, tables), elements, x.dtype)
+        half = tape.op((rotated,), elements, x.dtype, forward_temp=elements / 2 * DTYPE_BYTES[x.dtype])
+        turned = tape.op((half, tables), elements, x.dtype)
+        out = tape.alias((straight, turned), elements, x.dtype)
+        if passed is not None:
+            out = tape.op((out, passed), x.elements, x.dtype)
+        tape.keep(source)
+        return out
+
+    def attend(self, q: Value, k: Value, v: Value, width: float) -> Value:
+        """The attention core; ``width`` is the output's elements."""
+        tape, shape, numerics, style = self.tape, self.shape, self.numerics, self.style
+        rows = shape.batch * shape.heads * shape.sequence
+        if numerics.autocast:
+            q, k, v = (tape.to(x, numerics.autocast) for x in (q, k, v))
+        repeated = shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager")
+        if repeated:
+            times = shape.heads / shape.kv_heads
+            k = tape.op((k,), k.elements * times, k.dtype)
+            v = tape.op((v,), v.elements * times, v.dtype)
+        keys = shape.keys or shape.sequence
+        if numerics.attention != "eager":
+            bias = 0.0
+            if style.position_bias:
+                # the bias and the mask become one contiguous additive mask per layer, which is saved
+                mask = tape.op((), shape.heads * shape.sequence * keys, q.dtype)
+                return tape.op(
+                    (q, k, v), width, q.dtype, save=(q, k, v, mask), save_output=True, forward_temp=rows * 4 + bias
+                )
+            lse = tape.op((), rows, "fp32")
+            extra: tuple[Value, ...] = (lse,)
+            if numerics.mask:
+                extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
+            return tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
+        scores_elements = rows * keys
+        scores = tape.op((q, k), scores_elements, q.dtype, save=(q, k))
+        scores = tape.scale(scores)
+        if style.score_cap:
+            scores = tape.scale(scores)
+            scores = tape.unary(scores, save="output")
+            scores = tape.scale(scores)
+        if style.position_bias:
+            scores = tape.alias((scores,), scores_elements, scores.dtype)
+        scores = tape.alias((scores,), scores_elements, scores.dtype)
+        if style.softmax_fp32 or numerics.autocast:
+            wide = tape.to(scores, "fp32")
+            tape.keep(scores)
+            probabilities = tape.unary(wide, save="output")
+            probabilities = tape.to(probabilities, q.dtype)
+        else:
+            probabilities = tape.unary(scores, save="output")
+        if numerics.dropout:
+            mask = tape.op((), scores_elements, "bool")
+            probabilities = tape.op((probabilities, mask), scores_elements, probabilities.dtype, save=(mask,))
+        out = tape.op((probabilities, v), width, q.dtype, save=(probabilities, v))
+        if rows:
+            out = tape.op((out,), width, q.dtype)  # transpose(1, 2).contiguous()
+        tape.keep(probabilities)
+        return out
+
+    def drop(self, x: Value) -> Value:
+        """Residual dropout: a byte mask is saved."""
+        if not self.numerics.dropout:
+            return x
+        mask = self.tape.op((), x.elements, "bool")
+        return self.tape.op((x, mask), x.elements, x.dtype, save=(mask,))
+
+    # -- sublayers ---------------------------------------------------------------------------------------------------
+
+    def attention(self, x: Value) -> Value:
+        tape, shape, style = self.tape, self.shape, self.style
+        if shape.kv_lora_rank:
+            return self._latent_attention(x)
+        n, d = self.n, shape.head_dim
+        width_q, width_kv = shape.heads * d, shape.kv_heads * d
+        if style.fused_qkv:
+            qkv = self.project(x, "qkv", shape.hidden, width_q + 2 * width_kv)
+            q, k, v = tape.split(qkv, n * width_q, n * width_kv, n * width_kv)
+        else:
+            q = self.project(x, "q", shape.hidden, width_q)
+            if style.query_scaled:
+                q = tape.scale(q)
+            if style.qk_norm:
+                q = self.norm(q, d if style.qk_norm == "head" else width_q)
+            k = self.project(x, "k", shape.hidden, width_kv)
+            if style.qk_norm:
+                k = self.norm(k, d if style.qk_norm == "head" else width_kv)
+            v = self.project(x, "v", shape.hidden, width_kv)
+        tape.keep(x)
+        q = self.rotate(q, shape.heads)
+        k = self.rotate(k, shape.kv_heads)
+        out = self.attend(q, k, v, n * width_q)
+        tape.keep(q, k, v)
+        return self.project(out, "o", width_q, shape.hidden)
+
+    def _latent_attention(self, x: Value) -> Value:
+        """Multi-head latent attention as in DeepSeek-V2/V3's modeling code."""
+        tape, shape, n = self.tape, self.shape, self.n
+        nope = shape.head_dim - shape.rope_dim
+        width_q = shape.heads * shape.head_dim
+        if shape.q_lora_rank:
+            low = self.project(x, "q", shape.hidden, shape.q_lora_rank)
+            q = self.project(self.norm(low, shape.q_lora_rank), "q", shape.q_lora_rank, width_q)
+        else:
+            q = self.project(x, "q", shape.hidden, width_q)
+        compressed = self.project(x, "qkv", shape.hidden, shape.kv_lora_rank + shape.rope_dim)
+        latent, rope_k = tape.split(compressed, n * shape.kv_lora_rank, n * shape.rope_dim)
+        latent = self.norm(latent, shape.kv_lora_rank)
+        kv = self.project(latent, "qkv", shape.kv_lora_rank, shape.heads * (nope + shape.value_dim))
+        k_nope, v = tape.split(kv, n * shape.heads * nope, n * shape.heads * shape.value_dim)
+        tape.keep(x)
+        q_pass, q_rope = tape.split(q, n * shape.heads * nope, n * shape.heads * shape.rope_dim)
+        q_rope = self.rotate(q_rope, shape.heads)
+        rope_k = self.rotate(rope_k, 1)
+        q = tape.op((q_pass, q_rope), n * width_q, q.dtype)
+        k = tape.op((k_nope, rope_k), n * width_q, k_nope.dtype)
+        out = self.attend(q, k, v, n * shape.heads * shape.value_dim)
+        tape.keep(q, k, v)
+        return self.project(out, "o", shape.heads * shape.value_dim, shape.hidden)
+
+    def feed_forward(self, x: Value) -> Value:
+        shape = self.shape
+        if not shape.experts:
+            return self.mlp(x, shape.intermediate)
+        out = self.moe(x)
+        if shape.shared_intermediate:
+            shared = self.mlp(x, shape.shared_intermediate)
+            out = self.tape.alias((out, shared), out.elements, out.dtype)
+        return out
+
+    def activate(self, x: Value) -> Value:
+        tape, kind = self.tape, self.style.activation
+        if kind == "relu":
+            return tape.unary(x, save="output")
+        if kind == "relu2":
+            return tape.unary(tape.unary(x, save="output"))
+        if kind == "quick_gelu":
+            gate = tape.unary(tape.scale(x), save="output")
+            return tape.mul(x, gate)
+        if kind == "gelu_new":
+            half = tape.scale(x)
+            base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.norm_autocasts else x
+            cube = tape.scale(tape.unary(base))
+            inner = tape.scale(tape.add(x, cube))
+            curve = tape.unary(inner, save="output")
+            one = tape.alias((curve,), curve.elements, curve.dtype)
+            tape.keep(x)
+            return tape.mul(half, one)
+        return tape.unary(x)
+
+    def mlp(self, x: Value, width: float) -> Value:
+        tape, shape, style, n = self.tape, self.shape, self.style, self.n
+        if not style.gated:
+            up = self.project(x, "up", shape.hidden, width)
+            return self.project(self.activate(up), "down", width, shape.hidden)
+        if style.fused_gate_up:
+            both = self.project(x, "gate_up", shape.hidden, 2 * width)
+            gate, up = tape.split(both, n * width, n * width)
+            product = tape.mul(up, self.activate(gate))
+        elif self.numerics.mlp_kernel == "fused":
+            gate = self.project(x, "gate", shape.hidden, width)
+            up = self.project(x, "up", shape.hidden, width)
+            product = tape.op((gate, up), n * width, gate.dtype, save=(gate, up))
+        else:
+            gate = self.activate(self.project(x, "gate", shape.hidden, width))
+            up = self.project(x, "up", shape.hidden, width)
+            product = tape.mul(gate, up)
+        return self.project(product, "down", width, shape.hidden)
+
+    def moe(self, x: Value) -> Value:
+        """Routed experts on ``top_k`` copies of the tokens, grouped by expert."""
+        tape, shape, numerics, n = self.tape, self.shape, self.numerics, self.n
+        rows = n * shape.top_k
+        width = shape.expert_intermediate
+        weight_dtype = numerics.weight_dtype
+        router = tape.linear(
+            x, Weight(shape.hidden * shape.experts, numerics.norm_dtype, numerics.train_base), n * shape.experts
+        )
+        wide = tape.to(router, "fp32")
+        chances = tape.unary(wide, save="output")
+        picked = tape.op((chances,), rows, x.dtype)
+        spread = tape.op((x,), rows * shape.hidden, x.dtype)
+        tape.keep(x)
+        trains = numerics.train_base
+        experts = shape.experts / shape.tensor_parallel
+        up = self._experts(spread, experts * 2 * width * shape.hidden, rows * 2 * width, weight_dtype, trains)
+        gate, right = tape.split(up, rows * width, rows * width)
+        product = tape.mul(self.activate(gate), right)
+        down = self._experts(product, experts * width * shape.hidden, rows * shape.hidden, weight_dtype, trains)
+        weighted = tape.mul(down, picked)
+        weighted = tape.op((weighted,), rows * shape.hidden, weighted.dtype)  # back to token order
+        return tape.op((weighted,), n * shape.hidden, x.dtype)
+
+    def _experts(self, x: Value, elements: float, out: float, dtype: str, trains: bool) -> Value:
+        weight = Weight(elements, dtype, trains, "plain")
+        return self.tape.linear(x, weight, out)
+
+    # -- whole block -------------------------------------------------------------------------------------------------
+
+    def block(self) -> Footprint:
+        tape, shape, style = self.tape, self.shape, self.style
+        x = tape.external(self.t * shape.hidden, self.numerics.residual_dtype, True)
+        width = shape.hidden
+        if style.parallel:
+            first = self.norm(x, width)
+            attended = self.attention(first)
+            second = first if style.one_norm else self.norm(x, width)
+            both = tape.add(self.feed_forward(second), attended)
+            return tape.footprint(x, tape.add(both, x))
+        hidden = self.norm(x, width) if style.pre_norms else x
+        hidden = self.attention(hidden)
+        if style.post_norms:
+            hidden = self.norm(hidden, width)
+        if style.residual_scale:
+            hidden = tape.scale(hidden)
+        middle = tape.add(x, self.drop(hidden))
+        if shape.cross_sequence:
+            middle = tape.add(middle, self.attention(self.norm(middle, width)))
+        hidden = self.norm(middle, width) if style.pre_norms else middle
+        hidden = self.feed_forward(hidden)
+        if style.post_norms:
+            hidden = self.norm(hidden, width)
+        if style.residual_scale:
+            hidden = tape.scale(hidden)
+        return tape.footprint(x, tape.add(middle, self.drop(hidden)))
+
+
+@lru_cache(maxsize=4096)
+def block_footprint(shape: Shape, style: Style, numerics: Numerics) -> Footprint:
+    """Bytes of one block's forward, recomputation and backward."""
+    return BlockWriter(shape, style, numerics).block()

@@ -1,0 +1,158 @@
+"""Training memory of a job: plan, states, activations and phases put together, with components and intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cfglint.estimate.batch import estimate_batch
+from cfglint.estimate.compute import estimate_compute
+from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
+from cfglint.estimate.training.activations import Activations, activations_of
+from cfglint.estimate.training.device import reserved_of, used_of
+from cfglint.estimate.training.explain import components_of
+from cfglint.estimate.training.intervals import allocated_interval
+from cfglint.estimate.training.phases import Peak, Windows, walk
+from cfglint.estimate.training.plan import Plan, resolve
+from cfglint.estimate.training.states import (
+    Parameters,
+    States,
+    count_parameters,
+    optimizer_kind,
+    state_bytes,
+    trainable_dtype,
+)
+from cfglint.estimate.training.tape import DTYPE_BYTES
+from cfglint.estimate.verdict import decide
+from cfglint.jobs.job import TrainingJob
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage's memory."""
+
+    peak: Peak
+    states: States
+    parameters: Parameters
+    activations: Activations | None
+
+
+def fullest_stage(plan: Plan) -> Stage | None:
+    """Peak of live tensors on the fullest pipeline stage; None where the architecture is not known."""
+    architecture = plan.architecture
+    if architecture is None or not architecture.layers or not (architecture.tensors or architecture.total_parameters):
+        return None
+    best: Stage | None = None
+    stages = plan.pipeline_parallel
+    total = len(architecture.layers)
+    for stage in sorted({0, stages - 1}):
+        start, stop = total * stage // stages, total * (stage + 1) // stages
+        first, last = stage == 0, stage == stages - 1
+        parameters = count_parameters(architecture, plan, (start, stop), first, last)
+        states = state_bytes(plan, parameters)
+        if plan.micro_batch is None or plan.sequence is None or not architecture.num_attention_heads:
+            found = Stage(_states_only(states), states, parameters, None)
+        else:
+            activations = activations_of(plan, architecture, (start, stop), last)
+            embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[trainable_dtype(plan)]
+            peak = walk(
+                states,
+                activations,
+                Windows(),
+                accumulating=plan.accumulation > 1 and not plan.in_backward,
+                embedding_gradient=embedding,
+                tied=architecture.tie_word_embeddings,
+                sharded_gradients=plan.shards_gradients,
+                in_flight=min(stages - stage, max(1, plan.accumulation)),
+            )
+            found = Stage(peak, states, parameters, activations)
+        if best is None or found.peak.total > best.peak.total:
+            best = found
+    return best
+
+
+def _states_only(states: States) -> Peak:
+    resident = states.weights + states.masters + states.optimizer
+    parts = {"gradients": states.gradients, "workspace": states.workspace}
+    return Peak({"load": resident, "step": resident + sum(parts.values())}, "step", parts)
+
+
+def estimate_training(job: TrainingJob) -> Estimate:
+    """Memory per device, batch and compute of a training job.
+
+    Never raises on what the job says: a missing or impossible fact is named in ``memory.missing`` and
+    ``assumptions``, and the verdict is then ``unknown``.
+    """
+    plan = resolve(job)
+    memory = MemoryEstimate(missing=list(dict.fromkeys(plan.missing)))
+    batch = estimate_batch(job)
+    estimate = Estimate(memory=memory, batch=batch, assumptions=[*plan.problems, *plan.assumptions])
+    architecture = plan.architecture
+    if job.model is not None and job.model.problem:
+        estimate.assumptions.append(job.model.problem)
+    if architecture is not None:
+        estimate.parameters = architecture.total_parameters
+        if not architecture.tensors and not architecture.total_parameters:
+            memory.missing.append("model")
+            estimate.assumptions.append(
+                f"the parameters of {architecture.model_type} models cannot be counted from this config"
+            )
+        if not architecture.num_attention_heads:
+            memory.missing.append("model")
+            estimate.assumptions.append(f"the layers of {architecture.model_type} models are not known")
+    stage = fullest_stage(plan)
+    if stage is None:
+        memory.verdict, memory.capacity = decide(None, job.hardware.candidates, memory.missing)
+        return estimate
+    if not optimizer_kind(plan)[1]:
+        estimate.assumptions.append(f"optimizer {plan.optimizer} is not known: counted as adamw_torch")
+        plan.loose.add("optimizer")
+    if stage.activations is not None and not stage.activations.style_known and architecture is not None:
+        estimate.assumptions.append(
+            f"the blocks of {architecture.model_type} models are not known here: activations as of a Llama block"
+        )
+        plan.loose.add("model_type")
+    estimate.trainable_parameters = _trainable(plan, stage)
+    peak, states = stage.peak, stage.states
+    memory.phases = dict(peak.phases)
+    memory.components = components_of(plan, stage.parameters, states, peak)
+    floor = states.weights + states.masters + states.optimizer
+    if stage.activations is None:
+        low = peak.total
+        allocated = Interval(low, low, low)
+        used = used_of(allocated, plan, job.hardware.accelerator)
+    else:
+        allocated = allocated_interval(peak.total, floor, plan)
+        memory.allocated = allocated
+        memory.reserved = reserved_of(allocated, plan)
+        used = memory.used = used_of(memory.reserved, plan, job.hardware.accelerator)
+        memory.host = Interval(states.host, states.host, states.host * 1.3)
+    memory.missing = list(dict.fromkeys(memory.missing))
+    memory.verdict, memory.capacity = decide(used, job.hardware.candidates, memory.missing)
+    if not job.hardware.candidates:
+        estimate.assumptions.append("no accelerator is known for this job: no verdict")
+    estimate.compute = estimate_compute(job, batch, _active_trained(plan, stage))
+    return estimate
+
+
+def _trainable(plan: Plan, stage: Stage) -> int | None:
+    architecture = plan.architecture
+    if architecture is None:
+        return None
+    if not plan.adapter:
+        return architecture.total_parameters
+    one = count_parameters(architecture, _whole(plan), (0, len(architecture.layers)), True, True)
+    return round(one.adapter + one.saved_modules)
+
+
+def _whole(plan: Plan) -> Plan:
+    """The same plan on one rank, for counts of the whole model."""
+    from dataclasses import replace
+
+    return replace(plan, tensor_parallel=1, expert_parallel=1, pipeline_parallel=1)
+
+
+def _active_trained(plan: Plan, stage: Stage) -> int | None:
+    return _trainable(plan, stage) if plan.adapter else None
+
+
+__all__ = ["Component", "Stage", "estimate_training", "fullest_stage"]

@@ -1,0 +1,107 @@
+"""Components of an estimate in words: name, bytes, the working, and the facts it rests on with their origins."""
+
+from __future__ import annotations
+
+from cfglint.estimate.result import Component, Input
+from cfglint.estimate.training.phases import Peak
+from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.states import FORMATS, Parameters, States, trainable_dtype
+from cfglint.estimate.training.tape import DTYPE_BYTES
+
+_FACTS = {
+    "weights": ("weight_dtype", "quantization", "fsdp", "zero_stage", "tensor_parallel_size"),
+    "masters": ("master_weights", "zero_stage"),
+    "optimizer": ("optimizer", "zero_stage", "fsdp", "offload_optimizer"),
+    "gradients": ("method", "gradient_accumulation_steps", "zero_stage", "fsdp"),
+    "activations": (
+        "micro_batch_size",
+        "sequence_length",
+        "gradient_checkpointing",
+        "attention",
+        "compute_dtype",
+        "lora_targets",
+    ),
+    "logits": ("loss_kernel", "micro_batch_size", "sequence_length"),
+    "workspace": ("optimizer", "optimizer_foreach"),
+    "gathered": ("fsdp", "zero_stage"),
+    "casts": ("compute_dtype", "weight_dtype"),
+    "embedding_gradient": ("method",),
+    "reduce": ("fsdp", "zero_stage"),
+}
+_NAMES = {
+    "casts": "autocast weight cache",
+    "logits": "logits and loss",
+    "workspace": "optimizer workspace",
+    "gathered": "gathered parameters",
+    "embedding_gradient": "embedding gradient",
+    "reduce": "gradient reduction",
+    "masters": "master weights",
+    "optimizer": "optimizer states",
+    "shared": "masks",
+}
+
+
+def billions(count: float) -> str:
+    return f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.2f} M"
+
+
+def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak) -> list[Component]:
+    """What is alive at the peak, largest parts of the run first; they add up to the peak."""
+    shard = f" / {plan.shard_degree} ranks" if plan.shard_degree > 1 else ""
+    trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base
+    rows: list[tuple[str, float, str]] = []
+    split = shard if plan.sharding in ("zero3", "fsdp1", "fsdp2") else ""
+    if plan.quantization:
+        format_ = FORMATS.get(plan.quantization, FORMATS["nf4"])
+        rest = parameters.base - parameters.linear
+        weights = (
+            f"({billions(parameters.linear)} × {format_.bytes_per_parameter:.3f} bytes ({plan.quantization})"
+            f" + {billions(rest)} × {'4' if plan.upcast_unquantized else f'{DTYPE_BYTES[plan.weight_dtype]:g}'} bytes){split}"
+        )
+    else:
+        dtype = plan.weight_dtype if plan.adapter else trainable_dtype(plan)
+        weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{split}"
+    if plan.adapter:
+        weights += f" + adapters {billions(trainable)} × {DTYPE_BYTES[trainable_dtype(plan)]:g} bytes"
+    rows.append(("weights", states.weights, weights))
+    if states.masters:
+        rows.append(("masters", states.masters, f"{billions(trainable)} × 4 bytes{shard}"))
+    if states.optimizer:
+        per = states.optimizer / max(1.0, trainable) * (plan.shard_degree if shard else 1)
+        rows.append(
+            ("optimizer", states.optimizer, f"{billions(trainable)} × {per:.2f} bytes{shard} ({plan.optimizer})")
+        )
+    batch = f"{plan.micro_batch} × {plan.local_sequence} tokens"
+    layers = len(plan.architecture.layers) if plan.architecture else 0
+    for name, size in peak.parts.items():
+        if size <= 0:
+            continue
+        if name == "gradients":
+            split = shard if plan.shards_gradients else ""
+            rows.append((name, size, f"{billions(trainable)} × {states.gradient_bytes:g} bytes{split}"))
+        elif name == "activations":
+            how = {"none": "kept", "full": "block inputs, one block recomputed"}.get(
+                plan.checkpointing, plan.checkpointing
+            )
+            rows.append((name, size, f"{batch} × {layers} layers ({how}; {plan.attention})"))
+        elif name == "logits":
+            vocabulary = plan.architecture.vocab_size if plan.architecture else 0
+            rows.append((name, size, f"{batch} × {vocabulary} vocabulary ({plan.loss_kernel})"))
+        else:
+            rows.append((name, size, f"at the peak, in {peak.at}"))
+    known = sum(size for _, size, _ in rows)
+    if peak.total - known > 1:
+        rows.append(("shared", peak.total - known, f"{batch}, masks and buffers"))
+    return [
+        Component(
+            _NAMES.get(name, name),
+            size,
+            formula,
+            tuple(plan.inputs[fact] for fact in _FACTS.get(name, ()) if fact in plan.inputs),
+            _FACTS.get(name, ()),
+        )
+        for name, size, formula in rows
+    ]
+
+
+__all__ = ["Input", "billions", "components_of"]

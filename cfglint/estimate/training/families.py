@@ -1,0 +1,220 @@
+"""How each model family's block computes: norms, projections, rotary, activation. Data, read off transformers 5.24.
+
+Only what changes which tensors exist is here; sizes come from the architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from cfglint.catalog.architecture import Architecture
+
+SLOTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "q": ("q_proj", "q", "query", "wq", "q_b_proj", "q_a_proj", "query_proj", "linear_q"),
+    "k": ("k_proj", "k", "key", "wk", "key_proj"),
+    "v": ("v_proj", "v", "value", "wv", "value_proj"),
+    "qkv": (
+        "qkv_proj",
+        "c_attn",
+        "query_key_value",
+        "Wqkv",
+        "attn.qkv",
+        "qkv",
+        "wqkv",
+        "W_pack",
+        "in_proj",
+        "att_proj",
+        "linear_qkv",
+        "kv_a_proj_with_mqa",
+        "kv_b_proj",
+    ),
+    "o": ("o_proj", "o", "out_proj", "output_proj", "wo", "dense", "projection", "attn_out", "linear_proj"),
+    "gate": ("gate_proj", "wi_0", "w1", "fc_1", "gate"),
+    "up": ("up_proj", "wi_1", "wi", "w3", "fc_2", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "intermediate", "w2_up"),
+    "gate_up": ("gate_up_proj", "Wi", "linear_fc1"),
+    "down": ("down_proj", "w2", "fc2", "dense_4h_to_h", "fc_out", "linear_fc2", "ff_out"),
+    "head": ("lm_head", "output", "embed_out"),
+    "embed": ("embed_tokens", "wte", "embed_in", "shared", "word_embeddings", "tok_embeddings"),
+}
+"""Projection slots of a block and the names frameworks give them."""
+
+_BY_NAME: Final[dict[str, str]] = {name: slot for slot, names in SLOTS.items() for name in names}
+ALL_LINEAR: Final = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down"})
+
+
+def slots_of(targets: list[str] | tuple[str, ...]) -> frozenset[str]:
+    """The slots that LoRA target names mean; torchtune's and litgpt's group names included."""
+    found: set[str] = set()
+    for target in targets:
+        name = target.rsplit(".", 1)[-1]
+        if target in ("all-linear", "all", "all_linear"):
+            found |= ALL_LINEAR
+        elif name in ("mlp", "feed_forward", "apply_lora_to_mlp"):
+            found |= {"gate", "up", "gate_up", "down"}
+        elif name in ("attn", "attention"):
+            found |= {"q", "k", "v", "qkv", "o"}
+        elif name == "c_proj":
+            found |= {"o", "down"}
+        elif name in _BY_NAME:
+            found.add(_BY_NAME[name])
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """One family's block."""
+
+    norm: str = "rmsnorm"
+    """``rmsnorm`` (Llama: fp32 copy, cast back, times weight), ``gemma`` (all in fp32, cast at the end), ``t5``,
+    ``layernorm`` (fused), ``fused_rmsnorm`` (``F.rms_norm``)."""
+    fused_qkv: bool = False
+    fused_gate_up: bool = False
+    qk_norm: str = ""
+    """``head`` (Qwen3, Gemma 3) or ``full`` (OLMo 2): a norm on queries and keys."""
+    post_norms: bool = False
+    """Norms after attention and after the MLP, on top of those before (Gemma 2 and 3)."""
+    pre_norms: bool = True
+    """False where norms stand only behind the sublayers (OLMo 2)."""
+    parallel: bool = False
+    """Attention and MLP both read the block's input (GPT-NeoX, Falcon, Phi)."""
+    one_norm: bool = False
+    """A parallel block whose MLP shares the attention's norm (Falcon-7B, Phi, GPT-J, Command-R)."""
+    rotary: float = 1.0
+    """Share of the head that is rotated; 0 for learned, ALiBi or relative positions."""
+    activation: str = "silu"
+    gated: bool = True
+    embed_scale: bool = False
+    logit_cap: bool = False
+    softmax_fp32: bool = True
+    """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
+    score_cap: bool = False
+    query_scaled: bool = False
+    """Queries multiplied by a constant before attention (OPT)."""
+    position_bias: bool = False
+    """T5's relative bias: a score-sized tensor that attention must add."""
+    residual_scale: bool = False
+    """Sublayer outputs multiplied by a constant (Granite)."""
+
+
+_LAYERNORM_PLAIN = Style(norm="layernorm", gated=False, activation="gelu_new", rotary=0.0)
+
+STYLES: Final[Mapping[str, Style]] = {
+    "llama": Style(),
+    "qwen3": Style(qk_norm="head"),
+    "qwen3_moe": Style(qk_norm="head"),
+    "phi3": Style(fused_qkv=True, fused_gate_up=True),
+    "glm4": Style(fused_gate_up=True, post_norms=True, rotary=0.5),
+    "glm": Style(fused_gate_up=True, rotary=0.5),
+    "chatglm": Style(fused_qkv=True, fused_gate_up=True, rotary=0.5),
+    "gemma": Style(norm="gemma", activation="gelu", embed_scale=True),
+    "gemma2": Style(norm="gemma", post_norms=True, activation="gelu", embed_scale=True, logit_cap=True, score_cap=True),
+    "gemma3_text": Style(norm="gemma", post_norms=True, qk_norm="head", activation="gelu", embed_scale=True),
+    "olmo2": Style(pre_norms=False, post_norms=True, qk_norm="full"),
+    "olmo": Style(norm="layernorm"),
+    "granite": Style(embed_scale=True, residual_scale=True),
+    "granitemoe": Style(embed_scale=True, residual_scale=True),
+    "stablelm": Style(norm="layernorm", rotary=0.25),
+    "starcoder2": Style(norm="layernorm", gated=False, activation="gelu"),
+    "cohere": Style(norm="layernorm", parallel=True, one_norm=True),
+    "cohere2": Style(norm="layernorm", parallel=True, one_norm=True),
+    "gpt_neox": Style(norm="layernorm", fused_qkv=True, parallel=True, rotary=0.25, gated=False, activation="gelu"),
+    "falcon": Style(norm="layernorm", fused_qkv=True, parallel=True, one_norm=True, gated=False, activation="gelu"),
+    "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
+    "gptj": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.25, gated=False, activation="gelu_new"),
+    "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
+    "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
+    "gpt_neo": _LAYERNORM_PLAIN,
+    "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom"),
+    "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
+    "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True),
+    "bert": replace(_LAYERNORM_PLAIN, activation="gelu"),
+    "t5": Style(norm="t5", gated=False, activation="relu", rotary=0.0, softmax_fp32=False, position_bias=True),
+}
+"""Families that differ from Llama's block. What is not here and not known by its config computes as ``llama``."""
+
+_SAME: Final[Mapping[str, str]] = {
+    "mistral": "llama",
+    "qwen2": "llama",
+    "mixtral": "llama",
+    "qwen2_moe": "llama",
+    "yi": "llama",
+    "smollm3": "llama",
+    "deepseek": "llama",
+    "deepseek_v2": "llama",
+    "deepseek_v3": "llama",
+    "minicpm": "granite",
+    "phi3small": "phi3",
+    "phimoe": "llama",
+    "gemma3": "gemma3_text",
+    "olmoe": "qwen3",
+    "mt5": "t5",
+    "umt5": "t5",
+    "RefinedWeb": "falcon",
+    "RefinedWebModel": "falcon",
+    "roberta": "bert",
+    "distilbert": "bert",
+    "electra": "bert",
+    "deberta-v2": "bert",
+    "codegen": "gptj",
+    "internlm2": "llama",
+    "baichuan": "llama",
+    "qwen": "llama",
+    "qwen3_next": "qwen3",
+}
+
+_ACTIVATIONS: Final[Mapping[str, str]] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_fast": "gelu_new",
+    "relu": "relu",
+    "relu2": "relu2",
+    "quick_gelu": "quick_gelu",
+    "gelu_10": "gelu",
+}
+
+
+@lru_cache(maxsize=256)
+def _style(model_type: str) -> Style | None:
+    return STYLES.get(_SAME.get(model_type, model_type))
+
+
+def style_of(architecture: Architecture) -> tuple[Style, bool]:
+    """The family's style with what the config itself says, and whether the family is known."""
+    found = _style(architecture.model_type)
+    config = architecture.config
+    known = found is not None
+    style = found or Style(
+        norm="rmsnorm" if architecture.norm == "rmsnorm" else "layernorm",
+        gated=architecture.gated_mlp,
+        rotary=1.0,
+    )
+    changes: dict[str, object] = {}
+    stated = config.get("hidden_act") or config.get("hidden_activation") or config.get("activation_function")
+    if style.norm == "t5":
+        stated = config.get("dense_act_fn") or config.get("feed_forward_proj") or stated
+        if isinstance(stated, str) and stated.startswith("gated-"):
+            changes["gated"] = True
+            stated = "gelu_new" if stated == "gated-gelu" else stated[6:]
+        elif architecture.gated_mlp:
+            changes["gated"] = True
+            stated = stated or "gelu_new"
+    if isinstance(stated, str) and stated in _ACTIVATIONS:
+        changes["activation"] = _ACTIVATIONS[stated]
+    partial = config.get("partial_rotary_factor") or config.get("rotary_pct")
+    if isinstance(partial, (int, float)) and style.rotary:
+        changes["rotary"] = float(partial)
+    if architecture.model_type == "gpt_neox" and config.get("use_parallel_residual") is False:
+        changes["parallel"] = False
+    if architecture.model_type == "falcon" and config.get("alibi"):
+        changes["rotary"] = 0.0
+    if architecture.model_type == "falcon" and config.get("new_decoder_architecture"):
+        changes["one_norm"] = False
+    if known and not style.gated and architecture.gated_mlp and style.norm != "t5":
+        changes.pop("gated", None)
+    return (replace(style, **changes) if changes else style), known  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""Memory of the head: final norm, logits, and the loss by kernel. Sizes in bytes of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, log2
+
+from cfglint.estimate.training.blocks import BlockWriter, Numerics, Shape
+from cfglint.estimate.training.families import Style
+from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Value, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """``vocabulary`` on this rank; ``chunks`` of the chunked loss; ``logit_tokens`` rows the head is applied to."""
+
+    vocabulary: float
+    kernel: str
+    weight_dtype: str
+    trainable: bool
+    tokens: int
+    chunks: int = 1
+    hold_logits: bool = False
+    """The training loop keeps the model's output alive through backward."""
+    upcast: bool = True
+    """Logits are converted to fp32 before the loss."""
+    shift_copy: bool = False
+    """The shifted logits are copied to be contiguous (transformers before 4.46)."""
+    scaled: bool = False
+    saves_log_probabilities: bool = True
+
+
+@lru_cache(maxsize=4096)
+def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -> Footprint:
+    """Bytes of the head's forward and backward, by the same tape as the blocks."""
+    writer = BlockWriter(shape, style, numerics)
+    tape = writer.tape
+    x = tape.external(head.tokens * shape.hidden, numerics.residual_dtype, True)
+    hidden = writer.norm(x, shape.hidden)
+    if head.kernel == "fused_linear":
+        return tape.footprint(x, _fused_linear(writer, hidden, head))
+    if head.kernel == "chunked":
+        return tape.footprint(x, _chunked(writer, hidden, head))
+    elements = head.tokens * head.vocabulary
+    weight = Weight(head.vocabulary * shape.hidden, head.weight_dtype, head.trainable)
+    logits = tape.linear(hidden, weight, elements)
+    if head.scaled:
+        logits = tape.scale(logits)
+    if style.logit_cap:
+        logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
+    if head.kernel == "triton":
+        wide = tape.to(logits, "fp32") if head.upcast else logits
+        loss = tape.op((wide,), 1, "fp32", save=(wide,), backward_temp=-wide.bytes)
+        tape.keep(logits)
+        return tape.footprint(x, loss)
+    wide = tape.to(logits, "fp32") if head.upcast else logits
+    flat = tape.op((wide,), elements, wide.dtype) if head.shift_copy else wide
+    log_probabilities = tape.unary(flat, save="output")
+    loss = tape.op((log_probabilities,), 1, "fp32")
+    tape.keep(logits, wide)
+    if head.hold_logits:
+        tape.hold(logits)
+    return tape.footprint(x, loss)
+
+
+def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
+    """The head and the loss applied to pieces of the sequence; what each piece saves stays until backward."""
+    tape = writer.tape
+    elements = head.tokens * head.vocabulary
+    piece = elements / head.chunks
+    weight = Weight(head.vocabulary * writer.shape.hidden, head.weight_dtype, head.trainable)
+    logits = tape.linear(hidden, weight, elements)
+    size = DTYPE_BYTES[logits.dtype]
+    if head.saves_log_probabilities:
+        saved = tape.op(
+            (logits,),
+            elements,
+            "fp32" if head.upcast else logits.dtype,
+            save_output=True,
+            forward_temp=piece * (4 if head.upcast else 0),
+            backward_temp=piece * 4 - elements * size,
+        )
+        return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[saved.dtype])
+    return tape.op(
+        (logits,), 1, "fp32", save=(logits,), forward_temp=piece * 8, backward_temp=piece * 12 - elements * size
+    )
+
+
+def _fused_linear(writer: BlockWriter, hidden: Value, head: Head) -> Value:
+    """Liger's fused linear cross entropy: gradients of input and weight are made chunk by chunk in forward.
+
+    Chunk rows are ``next_pow2(ceil(tokens / ceil(vocabulary / hidden)))`` (liger-kernel
+    ``ops/fused_linear_cross_entropy.py``).
+    """
+    tape, shape = writer.tape, writer.shape
+    pieces = max(1, ceil(head.vocabulary / shape.hidden))
+    rows = 2 ** ceil(log2(max(1, ceil(head.tokens / pieces))))
+    rows = min(rows, head.tokens)
+    work = tape.to(hidden, writer.numerics.autocast or head.weight_dtype)
+    size = DTYPE_BYTES[work.dtype]
+    logits = rows * head.vocabulary * (size + 4)
+    gradient = tape.op((), work.elements, work.dtype)
+    saved = [gradient]
+    matrix = head.vocabulary * shape.hidden
+    temp = logits
+    if head.trainable:
+        saved.append(tape.op((), matrix, head.weight_dtype))
+        temp += matrix * DTYPE_BYTES[head.weight_dtype]
+    return tape.op((work,), 1, "fp32", save=tuple(saved), forward_temp=temp)
