@@ -1,0 +1,122 @@
+"""MEM001."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.estimate.changes import fitting_changes
+from cfglint.estimate.result import GIB, Estimate
+from cfglint.jobs.job import TrainingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding, Where
+from cfglint.lint.rule import Rule, example
+
+LABELLED_PARTS = 4
+"""The largest parts of the peak that are shown at the settings which cause them."""
+
+
+class TrainingOutOfMemory(Rule):
+    """Training needs more memory per GPU than the accelerator has.
+
+    The peak of the fullest GPU is worked out from the model's tensors, the precision, the optimizer, the activations of
+    one micro-batch, sharding, and what CUDA and NCCL take besides. The estimate is an interval: it is an error only where
+    even its low end is above what the driver reports as usable, and a warning where the expected value is.
+
+    How sure: the interval states it; `cfglint estimate` shows every part with its formula and where each input comes
+    from. With an unknown model, accelerator or sequence length nothing is said.
+    """
+
+    code = "MEM001"
+    name = "training-out-of-memory"
+    family = "memory"
+    severity = "error"
+    catalogue = ("mem.full-ft-does-not-fit",)
+    evidence = (
+        "https://huggingface.co/docs/transformers/model_memory_anatomy",
+        "https://arxiv.org/abs/1910.02054",
+        "https://arxiv.org/abs/2205.05198",
+    )
+    good = (
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            torch_dtype: bfloat16
+            bf16: true
+            per_device_train_batch_size: 1
+            gradient_accumulation_steps: 8
+            gradient_checkpointing: true
+            max_length: 1024
+            dataset_name: our/data
+            learning_rate: 2.0e-5
+            """,
+            gpu="A100-80GB",
+            gpus=1,
+        ),
+    )
+    bad = (
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: meta-llama/Llama-3.1-8B
+            torch_dtype: float32
+            bf16: true
+            per_device_train_batch_size: 8
+            gradient_accumulation_steps: 1
+            gradient_checkpointing: true
+            max_length: 4096
+            dataset_name: our/data
+            learning_rate: 2.0e-5
+            """,
+            gpu="A100-40GB",
+            gpus=1,
+        ),
+    )
+
+    def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        if job.partial or not job.hardware.candidates:
+            return
+        made = context.estimate(job)
+        memory = made.memory
+        if memory.verdict not in ("oom", "likely-oom") or memory.used is None or memory.capacity is None:
+            return
+        certain = memory.verdict == "oom"
+        low, expected, high = (v / GIB for v in (memory.used.low, memory.used.expected, memory.used.high))
+        gpu = job.hardware.candidates[0].id
+        verb = "needs" if certain else "probably needs"
+        yield self.finding(
+            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {memory.capacity / GIB:.1f}",
+            *self._where(job, made),
+            severity="error" if certain else "warning",
+            confidence="high" if certain else "medium",
+            help=self._help(job, gpu),
+            notes=tuple(made.assumptions[:3]),
+            data={
+                "used_gib": {"low": round(low, 2), "expected": round(expected, 2), "high": round(high, 2)},
+                "capacity_gib": round(memory.capacity / GIB, 2),
+            },
+            job=job,
+        )
+
+    def _where(self, job: TrainingJob, made: Estimate) -> list[Where | tuple[Where, str]]:
+        """The micro-batch first, then the settings that drive the largest parts."""
+        labels: dict[str, list[str]] = {}
+        for part in sorted(made.memory.components, key=lambda c: -c.bytes)[:LABELLED_PARTS]:
+            for fact_name in part.fact_names:
+                if job.fact(fact_name) is not None:
+                    labels.setdefault(fact_name, []).append(f"{part.name} {part.bytes / GIB:.1f} GiB")
+                    break
+        order = ["micro_batch_size", *labels]
+        places: list[Where | tuple[Where, str]] = []
+        for fact_name in dict.fromkeys(order):
+            fact = job.fact(fact_name)
+            if fact is not None:
+                places.append((fact, ", ".join(labels.get(fact_name, ()))))
+        return places
+
+    def _help(self, job: TrainingJob, gpu: str) -> str:
+        for change in fitting_changes(job):
+            used = change.estimate.memory.used
+            if used is not None:
+                return f"{change.words} fits ({used.expected / GIB:.1f} GiB expected)"
+        return f"no single setting makes it fit on {gpu}: `cfglint estimate` shows what each part needs"
