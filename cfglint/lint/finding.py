@@ -70,12 +70,27 @@ def place(where: Where, label: str = "") -> Place | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What an edit means to do to the tree, checked before a file is written. Made by :mod:`cfglint.lint.fixes`.
+
+    ``route`` is the key concerned, from the document's root; ``key`` the new name (rename) or the new key (insert, put
+    beside ``route``); ``value_text`` the new value as the format writes it.
+    """
+
+    kind: Literal["replace", "rename", "remove", "insert"]
+    route: Route
+    key: str = ""
+    value_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Edit:
-    """Replace ``span`` of the document's text by ``text``."""
+    """Replace ``span`` of the document's text by ``text``. Without ``change`` the tree must stay as it is."""
 
     document: Document
     span: Span
     text: str
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
