@@ -14,10 +14,12 @@ from cfglint.jobs.facts import Reading
 from cfglint.jobs.job import Job, ServingJob, TrainingJob
 from cfglint.jobs.linker import Group, HardwareOptions, Surroundings, Target, link
 from cfglint.lint.context import Context
+from cfglint.lint.engine_rules import ENGINE_RULES, UnreadableComment
 from cfglint.lint.finding import SEVERITY_ORDER, Finding
 from cfglint.lint.registry import load_rules
 from cfglint.lint.rule import Rule, RuleFault
-from cfglint.lint.selection import RuleSelection, rule_options, severity_of
+from cfglint.lint.selection import RuleSelection, check_settings, rule_options, severity_of
+from cfglint.lint.suppress import silence
 from cfglint.settings import HardwareSetting, Settings
 from cfglint.source import read_file
 from cfglint.source.node import SourceFile
@@ -75,9 +77,13 @@ def run(
     selection = selection or RuleSelection()
     context, reports = understand(files, settings_for, hardware, root)
     plugins = sorted({p for f in files for p in settings_for(f.path).plugins})
-    rules = load_rules(plugins)
+    rules = {**ENGINE_RULES, **load_rules(plugins)}
+    selection.check(rules)
+    for settings in {id(s): s for s in (settings_for(f.path) for f in files)}.values():
+        check_settings(settings, rules)
     runner = _Runner(rules, settings_for, selection, context, reports)
     findings = runner.findings(progress)
+    findings += silence(findings, context.files, settings_for, rules, runner.active)
     findings.sort(key=_order)
     return RunResult(_distinct(findings), context, reports, runner.faults, rules)
 
@@ -110,6 +116,12 @@ class _Runner:
             if progress is not None:
                 progress(i + 1, len(subjects))
         return found
+
+    def active(self, path: str) -> frozenset[str]:
+        """Codes of the rules that looked at a path. A file that no dialect claims is asked only about its comments."""
+        chosen = self.selection.chosen(self.rules, self.settings_for(path))
+        report = self.reports.get(path)
+        return chosen if report is None or report.dialects else chosen & {UnreadableComment.code}
 
     def _subjects(self) -> Iterator[tuple[str, str, Any, str]]:
         context = self.context

@@ -38,6 +38,15 @@ class RuleSelection:
         """Codes of the rules that run where ``settings`` are in force."""
         return frozenset(code for code, rule in rules.items() if self._runs(rule, settings))
 
+    def check(self, rules: Mapping[str, type[Rule]]) -> None:
+        """Raise :class:`SettingsError` for a flag that names no known rule."""
+        for flag, selectors in (
+            ("--select", self.select or ()),
+            ("--ignore", self.ignore),
+            ("--extend-select", self.extend_select),
+        ):
+            check_selectors(flag, selectors, rules)
+
     def wants(self, finding: Finding, settings: Settings) -> bool:
         """False for a finding that only strict readers want, where nobody asked to be strict or named its rule."""
         if finding.persona == "default" or self.strict or settings.strict:

@@ -13,86 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cfglint.jobs.pragma import PRAGMA_PROBLEM, Directive, directive, is_silencing, read_pragmas
+from cfglint.jobs.pragma import Directive, directive, is_silencing, read_pragmas
+from cfglint.lint.engine_rules import UnreadableComment, UnusedIgnore
 from cfglint.lint.finding import Edit, Finding, Fix, Place
-from cfglint.lint.rule import Rule, example
+from cfglint.lint.rule import Rule
 from cfglint.lint.selection import selected, suggestion, unknown_selectors
 from cfglint.settings import IgnoredPlace, Settings
 from cfglint.source.node import Document, Route, SourceFile, Span, at
-
-
-class UnusedIgnore(Rule):
-    """An ignore silences nothing.
-
-    The fault it was written for is gone, or it names another rule than the one that reports. It is only reported where
-    the rules it names did run on the file.
-    """
-
-    code = "SUP001"
-    name = "unused-ignore"
-    family = "silencing"
-    severity = "warning"
-    kinds = ("file",)
-    fixable = "safe"
-    bad = (
-        example(
-            "train.yaml",
-            """
-            base_model: meta-llama/Llama-3.1-8B  # cfglint: ignore[MEM001] fits since we use LoRA
-            sequence_len: 2048
-            micro_batch_size: 1
-            """,
-            count=1,
-        ),
-    )
-    good = (
-        example(
-            "train.yaml",
-            """
-            base_model: meta-llama/Llama-3.1-8B
-            sequence_len: 2048
-            micro_batch_size: 1
-            """,
-        ),
-    )
-
-
-class UnreadableComment(Rule):
-    """A cfglint comment cannot be read.
-
-    A comment that begins with ``cfglint:`` but is neither a fact (``gpu=…``, ``gpus=…``, ``nodes=…``, ``dialect=…``) nor
-    ``ignore[…]`` or ``ignore-file[…]``, names a rule that does not exist, or stands where it has no effect. Nothing is
-    silenced or stated by it.
-    """
-
-    code = PRAGMA_PROBLEM
-    name = "unreadable-comment"
-    family = "silencing"
-    severity = "warning"
-    kinds = ("file",)
-    bad = (
-        example(
-            "train.yaml",
-            """
-            # cfglint: gpus=eight
-            base_model: meta-llama/Llama-3.1-8B
-            """,
-            count=1,
-        ),
-    )
-    good = (
-        example(
-            "train.yaml",
-            """
-            # cfglint: gpu=A100-80GB gpus=8
-            base_model: meta-llama/Llama-3.1-8B
-            """,
-        ),
-    )
-
-
-SILENCING_RULES: Final[tuple[type[Rule], ...]] = (UnusedIgnore, UnreadableComment)
-"""The rules of this module; the engine applies them itself, they check nothing on their own."""
 
 _IGNORE: Final = re.compile(
     r"(?P<verb>ignore(?:-file)?)[ \t]*\[(?P<rules>[^\]]*)\][ \t:,–—-]*(?P<reason>.*)", re.DOTALL
@@ -372,15 +299,3 @@ def _steps_match(pattern: list[str], steps: list[str]) -> bool:
     if pattern[0] == "**":
         return any(_steps_match(pattern[1:], steps[i:]) for i in range(len(steps) + 1))
     return bool(steps) and pattern[0] in ("*", steps[0]) and _steps_match(pattern[1:], steps[1:])
-
-
-__all__ = [
-    "SILENCING_RULES",
-    "Ignore",
-    "Ignores",
-    "UnreadableComment",
-    "UnusedIgnore",
-    "key_matches",
-    "read_ignores",
-    "silence",
-]

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from cfglint.lint.engine_rules import ENGINE_RULES
 from cfglint.lint.finding import Finding, Place
 from cfglint.lint.rule import Rule
-from cfglint.lint.suppress import SILENCING_RULES, key_matches, read_ignores, silence
+from cfglint.lint.suppress import key_matches, read_ignores, silence
 from cfglint.settings import Settings, read_settings
 from cfglint.source.node import Mapping, SourceFile, Span
 from cfglint.source.text import parse_text
@@ -18,7 +19,7 @@ class Precision(Rule):
     code, name = "PRC001", "fp16-overflow"
 
 
-RULES: dict[str, type[Rule]] = {rule.code: rule for rule in (Memory, Precision, *SILENCING_RULES)}
+RULES: dict[str, type[Rule]] = {**ENGINE_RULES, Memory.code: Memory, Precision.code: Precision}
 ALL = frozenset(RULES)
 
 
