@@ -41,6 +41,8 @@ Mixer = Literal[
     "none",
 ]
 FeedForward = Literal["dense", "moe", "none"]
+SOFTMAX: frozenset[Mixer] = frozenset({"full_attention", "sliding_attention", "chunked_attention", "mla"})
+"""Mixers with a cache that grows with the sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Tensor:
     stack: Literal["decoder", "encoder", "vision", "audio", ""] = ""
     linear: bool = False
     bias: bool = False
+    linear_before_5: bool = False
+    """An ``nn.Linear`` of its own in transformers 4 (one module per expert), fused with the others in transformers 5."""
 
     @property
     def elements(self) -> int:
@@ -90,6 +94,22 @@ class Layer:
     window: int | None = None
     """Sliding window or chunk length in tokens, where the mixer has one."""
     cross_attention: bool = False
+    kv_elements: int | None = None
+    """Elements cached per token where that is not keys and values of every key-value head: MLA caches its latent,
+    a layer that reuses another's cache (Gemma 3n, Gemma 4) nothing."""
+    kv_compression: int = 1
+    """Tokens that share one cache entry (DeepSeek-V4: 4 or 128)."""
+    recurrent: bool = False
+    """Keeps a recurrent state of fixed size (``Architecture.ssm``); in Falcon-H1 beside its attention cache."""
+    index_elements: int = 0
+    """Elements per token of a sparse attention's index keys (DeepSeek sparse attention), cached beside the rest."""
+
+    @property
+    def kv_cache_elements(self) -> int:
+        """Elements cached per token, before ``window`` and ``kv_compression``; zero for recurrent mixers."""
+        if self.kv_elements is not None:
+            return self.kv_elements
+        return 2 * self.kv_heads * self.head_dim if self.mixer in SOFTMAX else 0
 
 
 @dataclass(frozen=True, slots=True)

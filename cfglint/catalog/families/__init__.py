@@ -6,61 +6,24 @@ from importlib import import_module
 
 from cfglint.catalog.families.parts import Family
 
-MODULES: dict[str, str] = {
-    **dict.fromkeys(
-        [
-            "llama",
-            "qwen2",
-            "qwen3",
-            "mistral",
-            "ministral",
-            "ministral3",
-            "gemma",
-            "gemma2",
-            "gemma3_text",
-            "phi",
-            "phi3",
-            "gpt2",
-            "gpt_neo",
-            "gpt_neox",
-            "gptj",
-            "gpt_bigcode",
-            "opt",
-            "bloom",
-            "falcon",
-            "mpt",
-            "starcoder2",
-            "cohere",
-            "cohere2",
-            "olmo",
-            "olmo2",
-            "olmo3",
-            "granite",
-            "glm",
-            "glm4",
-            "stablelm",
-            "apertus",
-            "arcee",
-            "exaone4",
-            "helium",
-            "smollm3",
-            "seed_oss",
-            "nemotron",
-            "ernie4_5",
-            "hunyuan_v1_dense",
-            "internlm2",
-            "internlm3",
-            "baichuan",
-            "qwen",
-            "mimo",
-            "codegen",
-            "biogpt",
-            "persimmon",
-        ],
-        "dense",
+GROUPS: dict[str, str] = {
+    "dense": (
+        "llama qwen2 qwen3 mistral ministral ministral3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj "
+        "gpt_bigcode opt bloom falcon mpt starcoder2 cohere cohere2 olmo olmo2 olmo3 granite glm glm4 stablelm apertus arcee "
+        "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen"
+    ),
+    "moe": (
+        "mixtral qwen2_moe qwen3_moe olmoe minimax_m2 phimoe gpt_oss granitemoe deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 "
+        "glm_moe_dsa deepseek_v4 glm4_moe dots1 hunyuan_v1_moe ernie4_5_moe dbrx llama4_text mimo_v2_flash"
+    ),
+    "hybrid": (
+        "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next qwen3_5_text "
+        "qwen3_5_moe_text minimax"
     ),
 }
-"""Which module describes a ``model_type``. Modules are imported one at a time, when first asked for."""
+"""The ``model_type`` values each module describes. Modules are imported one at a time, when first asked for."""
+
+MODULES: dict[str, str] = {name: module for module, names in GROUPS.items() for name in names.split()}
 
 
 def family(model_type: str) -> Family | None:

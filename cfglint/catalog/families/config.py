@@ -10,11 +10,31 @@ from typing import Any, Union
 
 from cfglint.catalog.architecture import UnknownArchitecture
 
-Flag = Union[bool, str, Callable[["Config"], bool]]
+Flag = Union[bool, str, Callable[["Config"], bool]]  # noqa: UP007 (a forward reference)
 """A constant, the name of the config key that switches something on, or a function of the config."""
 
 STATED = frozenset(
-    {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size", "encoder_layers"}
+    {
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+        "intermediate_size",
+        "encoder_layers",
+        "decoder_layers",
+        "d_ff",
+        "d_kv",
+        "ffn_dim",
+        "encoder_ffn_dim",
+        "decoder_ffn_dim",
+        "moe_intermediate_size",
+        "num_experts",
+        "num_local_experts",
+        "n_routed_experts",
+        "moe_num_experts",
+        "kv_lora_rank",
+        "embedding_size",
+    }  # fmt: skip
 )
 """Dimensions that a file must state itself at the top level: the class default there is some other checkpoint's size.
 Inside ``text_config`` and the like the defaults count, since published checkpoints leave them out on purpose."""

@@ -237,7 +237,7 @@ PHI = Decoder(
         qk_norm_bias=True,
         q_norm="q_layernorm",
         k_norm="k_layernorm",
-    ),  # fmt: skip
+    ),
     feed_forwards=two(up="fc1", down="fc2", bias=True),
     norms=("input_layernorm",),
     norm="layernorm",
@@ -362,7 +362,7 @@ FAMILIES: dict[str, Family] = {
             qk_norm_if=True,
             q_norm="query_layernorm",
             k_norm="key_layernorm",
-        ),  # fmt: skip
+        ),
         feed_forwards={"dense": Mlp()},
     ),
     # Remote code: the modeling files beside the checkpoints.

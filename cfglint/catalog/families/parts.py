@@ -244,7 +244,11 @@ Plan = Callable[[Config], tuple[Slot, ...]]
 
 
 def typed(c: Config, usual: Callable[[int], str], *, window: str = "sliding_window") -> tuple[Slot, ...]:
-    """Layers by ``layer_types``, or where the config has none by the family's usual pattern."""
+    """Layers by ``layer_types``, or where the config has none by the family's usual pattern.
+
+    Raises:
+        UnknownArchitecture: the list does not fit the number of layers, or names a type the family does not have.
+    """
     count = c.size("num_hidden_layers")
     named = c.sequence("layer_types")
     if named is not None and len(named) != count:
