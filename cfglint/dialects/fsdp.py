@@ -20,6 +20,20 @@ _STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybri
 _KINDS = {name: "hybrid_shard" if name == "hybrid_shard_zero2" else name for name in _STRATEGIES}
 
 
+SETTINGS = frozenset({
+    "fsdp_version", "version", "sharding_strategy", "reshard_after_forward", "backward_prefetch", "backward_prefetch_policy",
+    "forward_prefetch", "limit_all_gathers", "use_orig_params", "sync_module_states", "cpu_ram_efficient_loading",
+    "activation_checkpointing", "activation_cpu_offload", "auto_wrap_policy", "min_num_params", "offload_params",
+    "cpu_offload", "state_dict_type", "transformer_layer_cls_to_wrap", "xla", "xla_fsdp_settings", "xla_fsdp_grad_ckpt",
+    "xla_fsdp_v2", "ignored_modules", "mixed_precision_policy", "final_state_dict_type",
+})  # fmt: skip
+"""Names of FSDP settings, without the prefix ``fsdp_``."""
+
+
+def is_setting(key: str) -> bool:
+    return key in SETTINGS or key.removeprefix("fsdp_") in SETTINGS
+
+
 def sharding(value: Value) -> str | None:
     """``FULL_SHARD``, ``1`` … to a job's word for it; a boolean is FSDP 2's ``reshard_after_forward``."""
     switch = value if isinstance(value, bool) else None

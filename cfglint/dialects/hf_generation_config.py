@@ -39,6 +39,8 @@ class HfGenerationConfig(Dialect):
         )
         saved = evidence(root, ("transformers_version", "_from_model_config"))
         sampling = evidence(root, ("do_sample", "temperature", "top_p", "top_k", "max_new_tokens", "num_beams"))
+        if len(tokens) >= 2 and numbers and len(tokens) == len(root.index):
+            return Recognition(60, because(tokens))
         if tokens and numbers and (saved or sampling) and len(known) * 4 >= len(root.index) * 3:
             return Recognition(70, because([*tokens[:1], *sampling[:2], *saved[:1]]))
         return None

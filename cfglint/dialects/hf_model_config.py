@@ -17,6 +17,13 @@ _SIZES = (
     "hidden_size", "num_hidden_layers", "n_embd", "n_layer", "d_model", "num_layers", "n_layers", "dim", "vocab_size",
     "num_attention_heads", "n_head", "n_heads", "intermediate_size", "encoder_layers", "decoder_layers", "projection_dim",
 )  # fmt: skip
+_SAVED = (
+    "transformers_version",
+    "initializer_range",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "max_position_embeddings",
+)
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "vision_config", "decoder", "encoder")
 
 
@@ -74,8 +81,9 @@ class HfModelConfig(Dialect):
             return Recognition(90, because(["architectures", *(["model_type"] if named else []), *sizes[:1]]))
         if named and len(sizes) >= 2:
             return Recognition(80, because(["model_type", *sizes[:2]]))
-        if len(sizes) >= 3 and "transformers_version" in root:
-            return Recognition(70, because([*sizes[:2], "transformers_version"]))
+        # configs saved before transformers 3 name neither
+        if len(sizes) >= 3 and "vocab_size" in root and evidence(root, _SAVED) and document.file.format == "json":
+            return Recognition(70, because([*sizes[:2], *evidence(root, _SAVED, most=1)]))
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:

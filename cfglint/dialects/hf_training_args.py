@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from cfglint.dialects.base import Dialect, Recognition
 from cfglint.dialects.deepspeed import state_deepspeed
-from cfglint.dialects.fsdp import state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
+from cfglint.dialects.fsdp import is_setting, state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, text
 from cfglint.jobs.facts import UNKNOWN, Reading
@@ -291,6 +291,23 @@ def read_arguments(
     return reading
 
 
+def sharding_part(root: Mapping) -> list[str]:
+    """The keys of a file that holds FSDP settings alone, for ``fsdp_config`` to name; empty for every other file."""
+    keys = [key for key in root.index if not key.startswith("_")]
+    if set(keys) == {"fsdp", "fsdp_config"} and isinstance(root.get("fsdp_config"), Mapping):
+        return keys
+    own = any(key.startswith("fsdp_") or key == "transformer_layer_cls_to_wrap" for key in keys)
+    return keys[:2] if len(keys) >= 2 and own and all(is_setting(key) for key in keys) else []
+
+
+def read_sharding_part(document: Document, root: Mapping, *, why: str = "") -> Reading:
+    reading = Reading("hf-training-args", document, root, role="part", why=why, framework="transformers")
+    facts = FactReader(reading)
+    state_fsdp_options(facts)
+    state_fsdp_settings(facts.under("fsdp_config") if "fsdp_config" in root else facts)
+    return reading
+
+
 def _state_task(facts: FactReader) -> None:
     """open-instruct's and transformers' scripts show their task by a key of their own."""
     if facts.given("dpo_beta") or facts.given("dpo_loss_type"):
@@ -319,16 +336,20 @@ class HfTrainingArguments(Dialect):
             return None
         found = evidence(root, TRAINING_ARGUMENTS, most=len(TRAINING_ARGUMENTS))
         model = evidence(root, ("model_name_or_path",))
-        if "fsdp" in root and isinstance(root.get("fsdp_config"), Mapping) and len(found) == len(keys):
-            return Recognition(55, because(["fsdp", "fsdp_config"]))
+        part = sharding_part(root)
+        if part:
+            return Recognition(55, because(part))
         if not keys & _ONLY_HERE or len(found) < 2:
             return None
-        if "per_device_train_batch_size" in root or len(found) >= 4 or (model and len(found) >= 3):
+        if "per_device_train_batch_size" in root or (model and len(found) >= 3) or len(set(found) & _ONLY_HERE) >= 2:
             return Recognition(60, because((found[:2] if model else found[:3]) + model))
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
-        yield read_arguments(document, root)
+        if sharding_part(root):
+            yield read_sharding_part(document, root)
+        else:
+            yield read_arguments(document, root)
 
 
 DIALECT = HfTrainingArguments()

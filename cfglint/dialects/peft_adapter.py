@@ -26,6 +26,8 @@ def read_adapter(document: Document, root: Mapping, *, base: Route = (), why: st
         facts.integer("lora_rank", "r", low=1)
         facts.number("lora_alpha", "lora_alpha", low=0)
         facts.number("lora_dropout", "lora_dropout", low=0)
+        if not facts.given("r"):
+            facts.default("lora_rank", 8, "peft")
         if not facts.given("lora_dropout"):
             facts.default("lora_dropout", 0.0, "peft")
         if not facts.given("lora_alpha"):
