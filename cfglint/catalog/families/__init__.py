@@ -20,6 +20,8 @@ GROUPS: dict[str, str] = {
         "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next qwen3_5_text "
         "qwen3_5_moe_text minimax"
     ),
+    "encoder": "bert roberta xlm-roberta camembert distilbert electra albert deberta-v2 modernbert",
+    "seq2seq": "t5 mt5 umt5 bart whisper",
 }
 """The ``model_type`` values each module describes. Modules are imported one at a time, when first asked for."""
 

@@ -34,7 +34,7 @@ STATED = frozenset(
         "moe_num_experts",
         "kv_lora_rank",
         "embedding_size",
-    }  # fmt: skip
+    }
 )
 """Dimensions that a file must state itself at the top level: the class default there is some other checkpoint's size.
 Inside ``text_config`` and the like the defaults count, since published checkpoints leave them out on purpose."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cfglint.catalog.architecture import FeedForward, StateSpace, Tensor, UnknownArchitecture
@@ -159,7 +159,7 @@ class GatedDeltaNet:
 class LightningAttention:
     """MiniMax-Text-01's linear attention (arXiv 2501.08313)."""
 
-    attention: Attention = Attention()
+    attention: Attention = field(default_factory=Attention)
 
     def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
         heads, _, width = self.attention.read(c)

@@ -88,13 +88,15 @@ def read_heads(
 ) -> Heads:
     """Attention heads.
 
+    An empty key for ``kv_heads`` or ``head_dim`` means that the family has no such setting.
+
     Raises:
         UnknownArchitecture: the hidden size does not divide by the heads, or these by the key-value heads.
     """
     count = c.size(heads)
-    groups = c.size(kv_heads, count)
+    groups = c.size(kv_heads, count) if kv_heads else count
     divide(c.spelled(heads), count, c.spelled(kv_heads), groups)
-    width = c.get(head_dim)
+    width = c.get(head_dim) if head_dim else None
     if width is None:
         width = divide(c.spelled("hidden_size"), c.size("hidden_size"), c.spelled(heads), count)
     return Heads(count, groups, whole(head_dim, width, at_least=1))
@@ -327,6 +329,7 @@ class Decoder:
     embedding_size: str = "hidden_size"
     positions: str = ""
     """Module of learned absolute positions."""
+    positions_if: Flag = True
     positions_offset: int = 0
     positions_size: str = "max_position_embeddings"
     positions_width: str = ""
@@ -351,12 +354,12 @@ class Decoder:
         tensors = body.tensors
         tensors += matrix(self.embedding, (vocabulary, embedded), "embedding")
         norm_bias = c.flag(self.norm_bias)
-        if self.positions:
+        if self.positions and c.flag(self.positions_if):
             length = c.size(self.positions_size) + self.positions_offset
             width = c.size(self.positions_width) if self.positions_width else embedded
             tensors += matrix(self.positions, (length, width), "position_embedding")
         if self.embedding_norm:
-            tensors += norm(self.embedding_norm, hidden, bias=norm_bias)
+            tensors += norm(self.embedding_norm, embedded, bias=norm_bias)
         body.layers = self.stack_layers(c, slots, tensors, norm_bias)
         everywhere = Where(self.stack, tuple(range(len(slots))))
         if c.flag(self.norm_weight):
