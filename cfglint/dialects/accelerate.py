@@ -26,6 +26,14 @@ _TELLING = (
     "machine_rank",
 )
 
+_KEYS = frozenset({
+    *_TELLING, "gpu_ids", "use_cpu", "fp8_config", "fsdp_config", "deepspeed_config", "parallelism_config", "debug",
+    "dynamo_config", "dynamo_backend", "main_process_ip", "main_process_port", "main_training_function", "rdzv_backend",
+    "same_network", "downcast_bf16", "tpu_env", "tpu_use_cluster", "tpu_use_sudo", "tpu_name", "tpu_zone", "ipex_config",
+    "megatron_lm_config", "enable_cpu_affinity", "mpirun_config", "num_cpu_threads_per_process", "fp16", "commands",
+    "command_file", "gradient_accumulation_steps", "use_xpu", "aws_accelerate_config",
+})  # fmt: skip
+
 _FSDP_VERSIONS = ((1, ""),)
 """Accelerate's own default is FSDP 1 in every release."""
 
@@ -191,6 +199,8 @@ class Accelerate(Dialect):
             return Recognition(95, because(found))
         if len([key for key in root.index if key in self.markers or key in _TELLING]) >= 4 and "num_processes" in root:
             return Recognition(80, because(found))
+        if len(found) >= 2 and all(key in _KEYS for key in root.index):
+            return Recognition(70, because(found))
         # a file may hold nothing but the engine's settings in Accelerate's own spelling
         for key, sign in (("fsdp_config", "fsdp_"), ("deepspeed_config", "zero_stage")):
             settings = root.get(key)

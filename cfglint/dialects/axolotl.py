@@ -151,7 +151,10 @@ def _state_adapter(facts: FactReader) -> None:
     elif facts.given("pretraining_dataset"):
         base, shown = "pretrain", "pretraining_dataset"
     if adapter is None:
-        if shown != "adapter":
+        if isinstance(facts.node("unfrozen_parameters"), Sequence):
+            # trains a part of the model: no word of the vocabulary says so
+            facts.state("method", UNKNOWN, "unfrozen_parameters")
+        elif shown != "adapter":
             facts.state("method", base, shown)
         else:
             facts.default("method", "full", "axolotl", "", "adapter is not set")

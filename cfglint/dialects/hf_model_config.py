@@ -81,6 +81,9 @@ class HfModelConfig(Dialect):
             return Recognition(90, because(["architectures", *(["model_type"] if named else []), *sizes[:1]]))
         if named and len(sizes) >= 2:
             return Recognition(80, because(["model_type", *sizes[:2]]))
+        # an excerpt, or a patch over another config
+        if named and "max_position_embeddings" in root and document.file.format == "json":
+            return Recognition(60, because(["model_type", "max_position_embeddings"]))
         # configs saved before transformers 3 name neither
         if len(sizes) >= 3 and "vocab_size" in root and evidence(root, _SAVED) and document.file.format == "json":
             return Recognition(70, because([*sizes[:2], *evidence(root, _SAVED, most=1)]))

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from cfglint.dialects.base import Dialect, Recognition
 from cfglint.dialects.deepspeed import state_deepspeed
 from cfglint.dialects.fsdp import is_setting, state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
-from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, text
+from cfglint.dialects.schema import is_unknown, load_schema
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, scalar, text
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.source.node import Document, Mapping, Route
 
@@ -29,7 +29,7 @@ TRAINING_ARGUMENTS = (
     "adam_beta2", "adam_epsilon", "dataloader_num_workers", "push_to_hub", "hub_model_id", "run_name", "seed",
     "gradient_checkpointing_kwargs", "activation_checkpointing", "group_by_length", "per_gpu_train_batch_size",
     "neftune_noise_alpha", "torch_compile", "use_liger_kernel", "include_num_input_tokens_seen", "lr_scheduler_kwargs",
-    "dataloader_pin_memory", "ddp_timeout", "logging_first_step", "hub_strategy", "eval_on_start", "optim_args",
+    "dataloader_pin_memory", "ddp_timeout", "logging_first_step", "hub_strategy", "eval_on_start", "optim_args", "prediction_loss_only",
 )  # fmt: skip
 """Fields of ``TrainingArguments``, the most telling first."""
 
@@ -38,6 +38,25 @@ _ONLY_HERE = frozenset({
     "lr_scheduler_type", "evaluation_strategy", "overwrite_output_dir", "gradient_checkpointing_kwargs",
     "ddp_find_unused_parameters", "neftune_noise_alpha",
 })  # fmt: skip
+
+_SCRIPT_KEYS = frozenset({
+    "model_name_or_path", "model_name", "model_id", "model_type", "adapter", "task", "dtype", "torch_dtype", "device_map",
+    "attn_implementation", "max_seq_length", "max_length", "block_size", "model_max_length", "dataset_name",
+    "dataset_config_name", "train_file", "validation_file", "tokenizer_name", "trust_remote_code", "use_peft", "use_lora",
+    "lora_r", "lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules", "load_in_4bit", "load_in_8bit",
+    "bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant", "packing", "use_flash_attention_2",
+    "max_train_samples", "max_eval_samples", "preprocessing_num_workers", "low_cpu_mem_usage", "config_name",
+})  # fmt: skip
+"""Arguments that scripts around ``Trainer`` commonly add."""
+
+_ANYWHERE = frozenset({
+    "seed", "output_dir", "run_name", "report_to", "max_steps", "learning_rate", "weight_decay", "save_steps",
+    "eval_steps", "warmup_steps", "deepspeed", "logging_steps", "optim",
+})  # fmt: skip
+"""Fields of ``TrainingArguments`` that stand in many other programs' files too."""
+
+SMALL_FILE = 40
+"""Keys up to which a file without telling keys is held against the whole table of arguments."""
 
 _FOREIGN = frozenset({
     "finetuning_type", "train_type", "tuner_type", "tuner_backend", "rlhf_type", "swift_version", "_target_",
@@ -339,10 +358,29 @@ class HfTrainingArguments(Dialect):
         part = sharding_part(root)
         if part:
             return Recognition(55, because(part))
-        if not keys & _ONLY_HERE or len(found) < 2:
-            return None
-        if "per_device_train_batch_size" in root or (model and len(found) >= 3) or len(set(found) & _ONLY_HERE) >= 2:
+        if keys & _ONLY_HERE and (
+            "per_device_train_batch_size" in root or (model and len(found) >= 3) or len(set(found) & _ONLY_HERE) >= 2
+        ):
             return Recognition(60, because((found[:2] if model else found[:3]) + model))
+        return self._small(root, found, model)
+
+    def _small(self, root: Mapping, found: list[str], model: list[str]) -> Recognition | None:
+        """A short file all of whose keys are trainer arguments, as people write them for one script."""
+        if list(root.index) == ["deepspeed"]:
+            named = scalar(root.get("deepspeed"))
+            return Recognition(30, "deepspeed") if isinstance(named, str) and named.endswith(".json") else None
+        model = model or evidence(root, ("model_type",))
+        loading = evidence(root, ("attn_implementation", "torch_dtype", "dtype")) if model else []
+        telling = [key for key in found if key not in _ANYWHERE]
+        if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) < 2:
+            return None
+        if not (model or len(found) >= 3 or len(telling) >= 2):
+            return None
+        if evidence(root, ("architectures", "hidden_size", "transformers_version")):
+            return None
+        schema = load_schema(self.schema or self.name)
+        if all(key in _SCRIPT_KEYS or schema.known(key) for key in root.index):
+            return Recognition(35, because([*model, *(found or loading)[:2]]))
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:

@@ -44,6 +44,7 @@ _LAYERWISE = (
     ("use_apollo", "apollo_adamw"),
     ("use_adam_mini", "adam_mini"),
     ("use_muon", "muon"),
+    ("use_badam", "badam"),
 )
 
 
@@ -57,6 +58,10 @@ def _state_method(facts: FactReader) -> None:
         facts.reading.context["trainer"] = stage
     facts.reading.context["finetuning_type"] = kind
     if is_unknown(facts.value("finetuning_type")) or is_unknown(facts.value("stage")):
+        facts.state("method", UNKNOWN, "finetuning_type")
+        return
+    if kind == "freeze":
+        # trains a few layers: no word of the vocabulary says so, and counting all parameters would be wrong
         facts.state("method", UNKNOWN, "finetuning_type")
         return
     adapter = ""
@@ -116,9 +121,9 @@ def _state_weights(facts: FactReader) -> None:
         facts.state("compute_dtype", "none", "pure_bf16")
         return
     compute = facts.reading.facts.value("compute_dtype")
-    if kind in ("full", "freeze") and not facts.on("use_badam"):
+    if kind == "full" and not facts.on("use_badam"):
         inputs: tuple[Origin, ...] = (facts.origin("finetuning_type"),)
-        how = f"finetuning_type {kind} keeps trained weights in fp32 unless pure_bf16"
+        how = "finetuning_type full keeps trained weights in fp32 unless pure_bf16"
         facts.reading.facts.state("weight_dtype", "fp32", DerivedOrigin(how, inputs))
     elif compute in ("bf16", "fp16"):
         key = str(compute)
@@ -287,6 +292,8 @@ class LlamaFactory(Dialect):
             if "export_dir" in root and len(own) >= 3:
                 return Recognition(78, because(evidence(root, ("model_name_or_path", "export_dir", "export_size"))))
             return None
+        if "finetuning_type" in root and len([key for key in root.index if key in _OWN]) >= 2:
+            return Recognition(75, because(evidence(root, _TELLING)))
         if _is_v1(root):
             found = evidence(root, _V1)
             named = any(isinstance(root.get(key), Mapping) and "name" in _inner(root, key) for key in found)
