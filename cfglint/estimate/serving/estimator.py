@@ -7,8 +7,13 @@ from collections.abc import Callable
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval, MemoryEstimate, ServingEstimate
+from cfglint.estimate.serving.llamacpp import estimate_llamacpp
+from cfglint.estimate.serving.lmdeploy import estimate_lmdeploy
 from cfglint.estimate.serving.model_source import served_model
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.sglang import estimate_sglang
+from cfglint.estimate.serving.tgi import estimate_tgi
+from cfglint.estimate.serving.trtllm import estimate_trtllm
 from cfglint.estimate.serving.verdicts import VERDICTS
 from cfglint.estimate.serving.versions import EngineVersion, engine_laws, read_version
 from cfglint.estimate.serving.vllm import estimate_vllm
@@ -16,7 +21,14 @@ from cfglint.jobs.job import ServingJob
 
 EngineEstimator = Callable[[SettingsInForce, Architecture, EngineVersion, "Accelerator | None"], Estimate]
 
-_ENGINES: dict[str, EngineEstimator] = {"vllm": estimate_vllm}
+_ENGINES: dict[str, EngineEstimator] = {
+    "vllm": estimate_vllm,
+    "sglang": estimate_sglang,
+    "tgi": estimate_tgi,
+    "trtllm": estimate_trtllm,
+    "lmdeploy": estimate_lmdeploy,
+    "llama.cpp": estimate_llamacpp,
+}
 
 
 def estimate_serving(job: ServingJob) -> Estimate:
