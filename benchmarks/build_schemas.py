@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from schema_notes import NOTES, READERS, TITLES
+from schema_notes import NOTES, READERS, TITLES, TOLERATED
 
 DATA = Path(__file__).parents[1] / "cfglint" / "dialects" / "data"
 MISSING = object()
@@ -78,6 +78,8 @@ class Sources:
         self.classes: dict[str, ast.ClassDef] = {}
         self.constants: dict[str, ast.expr] = {}
         self.trees: dict[str, ast.Module] = {}
+        self.known_names: set[str] = set()
+        """Names of the base format's keys, which may be successors of deprecated ones."""
         for pattern in patterns:
             for path in sorted(root.glob(pattern)):
                 tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -251,7 +253,9 @@ class Sources:
         if node is None:
             return
         for base in reversed(node.bases):
-            yield from self.ancestors(ast.unparse(base).split(".")[-1])
+            parent = ast.unparse(base).split(".")[-1]
+            if parent != name:  # a class may extend one of its own name from another package
+                yield from self.ancestors(parent)
         yield node
 
     def is_model(self, name: str) -> bool:
@@ -295,7 +299,42 @@ class Sources:
                     table[stmt.target.id] = row
                     for alias in row.extra.pop("aliases", ()):
                         table[alias] = Row(**{**row.__dict__, "extra": {"alias_of": stmt.target.id}})
+            self._warned(node, table)
         return table
+
+    def _warned(self, node: ast.ClassDef, table: Table) -> None:
+        """Mark the fields that the class itself calls deprecated, and their successors, in warnings and help texts."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.JoinedStr):
+                continue
+            if not isinstance(part, ast.Constant) or not isinstance(part.value, str) or len(part.value) > 600:
+                continue
+            for found in re.finditer(
+                r"(?<!for )`-{0,2}(\w+)`(?: argument| parameter)? (?:is|are) deprecated", part.value
+            ):
+                row = table.get(found.group(1))
+                if row is None:
+                    continue
+                row.deprecated = True
+                successor = re.search(
+                    r"(?:\bUse|[,;] (?:please )?use|in favor of) `-{0,2}(\w+)`", part.value[found.end() :]
+                )
+                if (
+                    successor is not None
+                    and successor.group(1) in (table.keys() | self.known_names)
+                    and successor.group(1) != found.group(1)
+                ):
+                    row.extra.setdefault("renamed_to", successor.group(1))
+        for name, row in table.items():
+            help_text = row.extra.get("help", "")
+            if row.deprecated and "renamed_to" not in row.extra:
+                successor = re.search(r"(?:\bUse|, use|use of|in favor of) `-{0,2}(\w+)`", help_text)
+                if (
+                    successor is not None
+                    and successor.group(1) in (table.keys() | self.known_names)
+                    and successor.group(1) != name
+                ):
+                    row.extra["renamed_to"] = successor.group(1)
 
     def _statements(self, body: list[ast.stmt]) -> Iterator[ast.stmt]:
         for stmt in body:
@@ -344,7 +383,24 @@ class Sources:
                             row.choices = [str(choice) for choice in listed if isinstance(choice, str)]
             aliases = [self.value(given[k]) for k in ("alias", "validation_alias") if k in given]
             row.extra["aliases"] = [a for a in aliases if isinstance(a, str)]
-            row.deprecated |= self._says_deprecated(given)
+            prose = self._help(given)
+            row.extra["help"] = prose
+            for inner in ast.walk(given.get("json_schema_extra", ast.Constant(None))):
+                if isinstance(inner, ast.Dict):
+                    given.update(
+                        {
+                            k.value: v
+                            for k, v in zip(inner.keys, inner.values, strict=True)
+                            if isinstance(k, ast.Constant) and k.value in ("deprecated", "new_param")
+                        }
+                    )
+            mark = given.get("deprecated")
+            if "new_param" in given and isinstance(self.value(given["new_param"]), str):
+                row.extra["renamed_to"] = self.value(given["new_param"])
+            row.deprecated |= mark is not None and not (isinstance(mark, ast.Constant) and not mark.value)
+            row.deprecated |= (
+                re.match(r"\W*(this (argument|parameter|option|field) is )?deprecated", prose, re.I) is not None
+            )
         if row.default is None and "None" not in split_type(row.type) and row.type != "any":
             row.type += " | None"
         if (
@@ -360,19 +416,15 @@ class Sources:
         return row
 
     @staticmethod
-    def _says_deprecated(given: dict[str | None, ast.expr]) -> bool:
-        """True where a field's own help text or ``deprecated=`` calls the whole field deprecated."""
-        mark = given.get("deprecated")
-        if mark is not None and not (isinstance(mark, ast.Constant) and not mark.value):
-            return True
+    def _help(given: dict[str | None, ast.expr]) -> str:
+        """The prose of a field: its help text or description."""
         texts: list[str] = []
         for name in ("metadata", "description", "json_schema_extra"):
             node = given.get(name)
             values = node.values if isinstance(node, ast.Dict) else [node] if node is not None else []
             for value in values:
                 texts += [n.value for n in ast.walk(value) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-        prose = " ".join(texts)
-        return re.match(r"\W*(this (argument|parameter|option|field) is )?deprecated", prose, re.I) is not None
+        return " ".join(texts)
 
 
 def json_able(value: Any) -> bool:
@@ -397,9 +449,14 @@ def join_types(expressions: Iterable[str]) -> str:
     return " | ".join(members)
 
 
-def merge(samples: list[tuple[str, Table]], note: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One table with the life of every key, from the tables of the releases, oldest first."""
-    versions = [version for version, _ in samples]
+def merge(
+    samples: list[tuple[str, Table]], note: dict[str, Any] | None = None, versions: list[str] | None = None
+) -> dict[str, Any]:
+    """One table with the life of every key, from the tables of the releases, oldest first.
+
+    ``versions``: every release sampled, where some have no table (a class that came later).
+    """
+    versions = versions or [version for version, _ in samples]
     names: dict[str, None] = {}
     for _, table in reversed(samples):
         names.update(dict.fromkeys(table))
@@ -442,6 +499,9 @@ def merge_key(name: str, held: list[tuple[str, Row]], versions: list[str]) -> di
         row["deprecated_in"] = deprecated[0]
     if newest.required:
         row["required"] = True
+    successors = [sample.extra["renamed_to"] for _, sample in held if "renamed_to" in sample.extra]
+    if successors and (newest.deprecated or "removed_in" in row):
+        row["renamed_to"] = successors[-1]
     choices: dict[str, list[str]] = {}
     if all(sample.choices for _, sample in held):
         for version, sample in held:
@@ -459,10 +519,10 @@ def merge_key(name: str, held: list[tuple[str, Row]], versions: list[str]) -> di
             row["choice_life"] = life
     inner = [(version, sample.keys) for version, sample in held if sample.keys is not None]
     if inner and len(inner) == len(held[-len(inner) :]) and newest.keys is not None:
-        row["keys"] = merge(inner)
+        row["keys"] = merge(inner, versions=versions[versions.index(inner[0][0]) :])
     inner = [(version, sample.items) for version, sample in held if sample.items is not None]
     if inner and newest.items is not None:
-        row["items"] = merge(inner)
+        row["items"] = merge(inner, versions=versions[versions.index(inner[0][0]) :])
     if any(sample.open for _, sample in held):
         row["open"] = True
     if newest.extra.get("alias_of"):
@@ -470,30 +530,49 @@ def merge_key(name: str, held: list[tuple[str, Row]], versions: list[str]) -> di
     return row
 
 
-def union_of_classes(classes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The keys that any of the classes has; what they do not agree on is left open."""
+def earliest(versions: list[str | None]) -> str | None:
+    return None if None in versions else min((v for v in versions if v is not None), key=numbers)
+
+
+def latest(versions: list[str | None]) -> str | None:
+    return None if None in versions else max((v for v in versions if v is not None), key=numbers)
+
+
+def union(tables: list[dict[str, Any]]) -> dict[str, Any]:
+    """The keys that any of the tables has. A key lives as long as in any; a default is kept where the living agree."""
+    names = dict.fromkeys(name for table in tables for name in table)
     merged: dict[str, Any] = {}
-    for keys in (table["keys"] for table in classes.values()):
-        for name, row in keys.items():
-            if name not in merged:
-                merged[name] = dict(row)
-                continue
-            known = merged[name]
-            known["type"] = join_types([known.get("type", "any"), row.get("type", "any")])
-            for attribute in ("default", "defaults"):
-                if known.get(attribute, MISSING) != row.get(attribute, MISSING):
-                    known.pop("default", None)
-                    known.pop("defaults", None)
-            for attribute in ("since", "removed_in", "deprecated_in", "renamed_to", "required"):
-                if known.get(attribute) != row.get(attribute):
-                    known.pop(attribute, None)
-            if "choices" in known or "choices" in row:
-                if "choices" in known and "choices" in row:
-                    known["choices"] = list(dict.fromkeys([*known["choices"], *row["choices"]]))
-                    known["choice_life"] = {}
-                else:
-                    known.pop("choices", None)
-                    known.pop("choice_life", None)
+    for name in names:
+        rows = [table[name] for table in tables if name in table]
+        living = [row for row in rows if "removed_in" not in row] or rows[:1]
+        row = dict(living[0])
+        row["type"] = join_types(r.get("type", "any") for r in rows)
+        if any(
+            (r.get("default", MISSING), r.get("defaults")) != (row.get("default", MISSING), row.get("defaults"))
+            for r in living
+        ):
+            row.pop("default", None)
+            row.pop("defaults", None)
+        row.pop("required", None)
+        life = {
+            "since": earliest([r.get("since") for r in rows]),
+            "removed_in": latest([r.get("removed_in") for r in rows]),
+            "deprecated_in": latest([r.get("deprecated_in") for r in living]),
+            "renamed_to": next((r["renamed_to"] for r in rows if "renamed_to" in r), None),
+        }
+        if any("removed_in" not in r and "deprecated_in" not in r for r in rows):
+            life["renamed_to"] = None
+        for attribute, value in life.items():
+            row.pop(attribute, None)
+            if value is not None:
+                row[attribute] = value
+        if any("choices" not in r for r in rows):
+            row.pop("choices", None)
+            row.pop("choice_life", None)
+        elif len(rows) > 1:
+            row["choices"] = list(dict.fromkeys(choice for r in rows for choice in r["choices"]))
+            row.pop("choice_life", None)
+        merged[name] = row
     return merged
 
 
@@ -508,6 +587,8 @@ def write(name: str, framework: str, versions: list[str], source: str, body: dic
         "reader": READERS[name],
         **body,
     }
+    if name in TOLERATED:
+        table["tolerated"] = sorted({key for keys in TOLERATED[name].values() for key in keys})
     path = DATA / f"{name}.json"
     path.write_text(json.dumps(table, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{name}: {len(body['keys'])} keys, {len(versions)} releases, {path.stat().st_size} bytes")
@@ -557,7 +638,467 @@ def hf_training_args(folder: Path) -> None:
     )
 
 
-TABLES = {"hf-training-args": hf_training_args}
+INHERITED = {"$base": True}
+"""In a default's history: from here on the default of the base format holds."""
+
+TRL_COMMANDS = {
+    "sft": "SFTConfig", "dpo": "DPOConfig", "reward": "RewardConfig", "kto": "KTOConfig", "grpo": "GRPOConfig",
+    "rloo": "RLOOConfig", "orpo": "ORPOConfig", "cpo": "CPOConfig", "ppo": "PPOConfig", "online_dpo": "OnlineDPOConfig",
+    "gkd": "GKDConfig", "bco": "BCOConfig", "nash_md": "NashMDConfig", "xpo": "XPOConfig", "prm": "PRMConfig",
+    "distillation": "DistillationConfig", "async_grpo": "AsyncGRPOConfig", "gold": "GOLDConfig",
+}  # fmt: skip
+
+
+def launch_arguments(folder: Path) -> dict[str, Any]:
+    """The options of ``accelerate launch``, by release."""
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "accelerate"):
+        table: Table = {}
+        for call in ast.walk(ast.parse((root / "commands" / "launch.py").read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("add_argument"):
+                continue
+            names = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            kind = {"int": "int", "float": "float"}.get(ast.unparse(given["type"]) if "type" in given else "", "str")
+            if "action" in given:
+                kind = "bool"
+            for name in names:
+                if name.startswith("--"):
+                    table[name[2:].replace("-", "_")] = Row(kind)
+        samples.append((version, table))
+    return merge(samples)
+
+
+def trl(folder: Path) -> None:
+    patterns = [
+        "trainer/utils.py",
+        "trainer/*config*.py",
+        "experimental/*/*config*.py",
+        "scripts/[!cv]*.py",
+        "commands/cli_utils.py",
+        "utils.py",
+        "scripts/utils.py",
+    ]
+    base = set(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
+    samples: dict[str, list[tuple[str, Table]]] = {}
+    versions = []
+    for version, root in releases(folder, "trl"):
+        sources = Sources(root, patterns)
+        sources.known_names = base
+        versions.append(version)
+        for name in sources.classes:
+            if not (name.endswith("Config") or "ScriptArguments" in name) or not sources.is_model(name):
+                continue
+            table = sources.fields(name)
+            roots = {ast.unparse(b).split(".")[-1] for node in sources.ancestors(name) for b in node.bases}
+            if "TrainingArguments" in roots:
+                table.update({key: Row("", INHERITED) for key in base if key not in table})
+            samples.setdefault(name, []).append((version, table))
+    classes: dict[str, dict[str, Any]] = {}
+    for name, held in samples.items():
+        keys = merge(held, versions=versions)
+        for key, row in list(keys.items()):
+            if key not in base or row["type"]:
+                continue
+            del keys[key]  # never overridden: the base table has it
+        for key, row in keys.items():
+            if key in base:
+                row.pop("since", None)
+                row.pop("removed_in", None)
+        classes[name] = keys
+    launch = {
+        key: {"type": row["type"], "since": "0.18", "owner": "accelerate launch"}
+        for key, row in launch_arguments(folder).items()
+        if key not in base
+    }
+    shared = union([classes[name] for name in ("ScriptArguments", "ModelConfig", "DatasetMixtureConfig")])
+    shared.update(NOTES["trl"])
+    shared["datasets"]["items"] = classes["DatasetConfig"]
+    shared.update({key: row for key, row in launch.items() if key not in shared})
+    variants = {}
+    for name in TRL_COMMANDS.values():
+        prefix = name.removesuffix("Config")
+        scripts = [classes[n] for n in classes if n.lower() == f"{prefix}ScriptArguments".lower()]
+        own = union([classes[name], *scripts])
+        for key in classes[name]:  # the trainer's own statement of a default is the one that counts
+            for attribute in ("default", "defaults"):
+                if attribute in classes[name][key]:
+                    own[key][attribute] = classes[name][key][attribute]
+        for key in own.keys() & shared.keys():
+            own[key] = {
+                **union([{key: own[key]}, {key: shared[key]}])[key],
+                **{a: own[key][a] for a in ("default", "defaults") if a in own[key]},
+            }
+        variants[name] = {"keys": own}
+    others = [
+        table
+        for name, table in classes.items()
+        if name not in variants
+        and name not in ("DatasetConfig", "ScriptArguments", "ModelConfig", "DatasetMixtureConfig")
+    ]
+    everything = union([*(variant["keys"] for variant in variants.values()), *others])
+    body = {
+        "keys": {key: row for key, row in everything.items() if key not in shared},
+        "shared": shared,
+        "classes": variants,
+        "commands": TRL_COMMANDS,
+        "bases": ["hf-training-args:TrainingArguments"],
+    }
+    write(
+        "trl",
+        "trl",
+        versions,
+        "trl wheels: trainer/*_config.py, experimental/*/*_config.py, scripts/*.py, commands/cli_utils.py; accelerate wheels: commands/launch.py",
+        body,
+    )
+
+
+def prefixed(launch: dict[str, Any], *prefixes: str, names: tuple[str, ...] = (), strip: str = "") -> dict[str, Any]:
+    """The launch options of one group; with ``strip`` also without their prefix, as the file may write them."""
+    chosen = {key: row for key, row in launch.items() if key.startswith(prefixes) or key in names}
+    return {**{key.removeprefix(strip): row for key, row in chosen.items() if strip}, **chosen}
+
+
+def accelerate(folder: Path) -> None:
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "accelerate"):
+        sources = Sources(root, ["utils/dataclasses.py", "commands/config/config_args.py"])
+        table = {**sources.fields("SageMakerConfig"), **sources.fields("ClusterConfig")}
+        for row in table.values():
+            row.required = False
+        kinds = {
+            name: list((sources.enum_values(name) or {}).values())
+            for name in ("DistributedType", "SageMakerDistributedType")
+        }
+        table["distributed_type"] = Row(
+            "str", choices=list(dict.fromkeys(kinds["DistributedType"] + kinds["SageMakerDistributedType"]))
+        )
+        precisions = sources.enum_values("PrecisionType") or {"NO": "no", "FP16": "fp16", "BF16": "bf16"}
+        table["mixed_precision"] = Row("str", choices=list(precisions.values()))
+        samples.append((version, table))
+    keys = merge(samples)
+    launch = launch_arguments(folder)
+    groups = {
+        "fsdp_config": prefixed(launch, "fsdp_", strip="fsdp_"),
+        "deepspeed_config": prefixed(
+            launch,
+            "deepspeed_",
+            "zero_",
+            "zero3_",
+            "offload_",
+            names=("gradient_accumulation_steps", "gradient_clipping"),
+        ),
+        "megatron_lm_config": prefixed(launch, "megatron_lm_"),
+        "fp8_config": prefixed(launch, "fp8_", strip="fp8_"),
+        "parallelism_config": prefixed(launch, "parallelism_config_"),
+        "mpirun_config": prefixed(launch, "mpirun_"),
+        "dynamo_config": prefixed(launch, "dynamo_", strip="dynamo_"),
+    }
+    for name, inner in groups.items():
+        keys[name]["keys"] = {key: dict(row) for key, row in inner.items()}
+        keys[name]["unknown"] = "ignored"
+    for key, extra in NOTES["accelerate"].items():
+        target, *rest = key.split(".")
+        if rest:
+            keys[target]["keys"].setdefault(rest[0], {"type": "any"}).update(extra)
+        else:
+            keys.setdefault(target, {"type": "any"}).update(extra)
+    write(
+        "accelerate",
+        "accelerate",
+        [v for v, _ in samples],
+        "accelerate wheels: commands/config/config_args.py, commands/launch.py, utils/dataclasses.py",
+        {"keys": keys},
+    )
+
+
+def deepspeed(folder: Path) -> None:
+    patterns = ["runtime/zero/*config*.py", "runtime/config.py", "runtime/precision_config.py", "runtime/zenflow/*config*.py",
+                "runtime/tensor_parallel/config.py", "monitor/config.py", "utils/config.py", "compile/config.py",
+                "comm/config.py", "runtime/config_utils.py", "nebula/config.py"]  # fmt: skip
+    constants = ["runtime/constants.py", "profiling/constants.py", "autotuning/constants.py", "elasticity/constants.py",
+                 "nebula/constants.py", "runtime/swap_tensor/constants.py", "runtime/activation_checkpointing/config.py",
+                 "checkpoint/constants.py", "runtime/model_checkpointing/constants.py", "runtime/data_pipeline/constants.py",
+                 "comm/constants.py", "runtime/config.py", "compile/constants.py", "utils/config.py", "monitor/constants.py",
+                 "compression/constants.py"]  # fmt: skip
+    models = {"zero_optimization": "DeepSpeedZeroConfig", "fp16": "DeepSpeedFP16Config", "bf16": "DeepSpeedBF16Config",
+              "tensorboard": "TensorBoardConfig", "wandb": "WandbConfig", "csv_monitor": "CSVConfig", "comet": "CometConfig",
+              "comms_logger": "CommsLoggerConfig", "hybrid_engine": "HybridEngineConfig", "compile": "CompileConfig",
+              "tensor_parallel": "TPTrainingConfig"}  # fmt: skip
+    notes = NOTES["deepspeed"]
+    pydantic_since: dict[str, str] = {}
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "deepspeed"):
+        sources = Sources(root, patterns)
+        values = Sources(root, constants)
+        text = "".join((root / path).read_text() for path in constants if (root / path).is_file())
+        table: Table = {}
+        for key, extra in notes.items():
+            if f'"{key}"' not in text and f"'{key}'" not in text and "." not in key:
+                continue
+            row = Row(extra["type"])
+            names = [n for n, v in values.constants.items() if isinstance(v, ast.Constant) and v.value == key]
+            defaults = [
+                values.value(values.constants[f"{n}_DEFAULT"]) for n in names if f"{n}_DEFAULT" in values.constants
+            ]
+            if defaults and json_able(defaults[0]) and defaults[0] is not MISSING:
+                row.default = defaults[0]
+            if "prefix" in extra:
+                row.keys = {}
+                for name, node in values.constants.items():
+                    if not name.startswith(extra["prefix"]) or name.endswith(("_DEFAULT", "_FORMAT")):
+                        continue
+                    inner = values.value(node)
+                    if not isinstance(inner, str) or inner == key or f"{name}_DEFAULT" not in values.constants:
+                        continue
+                    default = values.value(values.constants[f"{name}_DEFAULT"])
+                    kind = {bool: "bool", int: "int", float: "float", str: "str"}.get(type(default), "any")
+                    row.keys[inner] = Row(kind, default if json_able(default) else MISSING)
+                for inner in extra.get("more", ()):
+                    row.keys.setdefault(inner, Row())
+            table[key] = row
+        for key, name in models.items():
+            if name in sources.classes and sources.is_model(name):
+                table[key] = Row("dict", keys=sources.fields(name), extra={})
+                pydantic_since.setdefault(key, version)
+        if isinstance(table["zero_optimization"].keys, dict):
+            table["zero_optimization"].type = "dict | bool"
+        removed = values.constants.get("_REMOVED_TOP_LEVEL_CONFIG_KEYS")
+        if isinstance(removed, ast.Dict):
+            for node in removed.keys:
+                table.pop(str(values.value(node)), None)
+        samples.append((version, table))
+    keys = merge(samples)
+    for key, extra in notes.items():
+        if key not in keys:
+            print(f"deepspeed: no sampled release reads {key}", file=sys.stderr)
+            continue
+        keys[key].update({k: v for k, v in extra.items() if k not in ("type", "prefix", "more")})
+        if keys[key].get("removed_in") and key not in ("bfloat16",):
+            keys[key].setdefault("note", "DeepSpeed stops at this key.")
+    for key in models:
+        if key in keys:
+            keys[key]["unknown"] = "error"
+            keys[key]["conversion"] = "pydantic"
+            if pydantic_since[key] != samples[0][0]:
+                keys[key]["unknown_since"] = pydantic_since[key]
+    for key, inner_extra in NOTES["deepspeed.zero_optimization"].items():
+        keys["zero_optimization"]["keys"][key].update(inner_extra)
+    write(
+        "deepspeed",
+        "deepspeed",
+        [v for v, _ in samples],
+        "deepspeed sdists: runtime/config.py, runtime/constants.py, runtime/zero/config.py and the constants modules",
+        {"keys": keys},
+    )
+
+
+def peft_adapter(folder: Path) -> None:
+    samples: list[tuple[str, Table]] = []
+    per_class: dict[str, list[tuple[str, Table]]] = {}
+    versions = []
+    for version, root in releases(folder, "peft"):
+        sources = Sources(root, ["utils/*.py", "config.py", "tuners/*.py", "tuners/*/config.py"])
+        versions.append(version)
+        everything: Table = {}
+        for name in sources.classes:
+            family = {node.name for node in sources.ancestors(name)}
+            if name.endswith("Config") and sources.is_model(name) and "PeftConfig" in family:
+                table = sources.fields(name)
+                per_class.setdefault(name, []).append((version, table))
+                if name != "LoraConfig":
+                    for key, row in table.items():
+                        if key in everything:
+                            row = Row(join_types([everything[key].type, row.type]))
+                        everything[key] = row
+        for key, row in sources.fields("LoraConfig").items():
+            if key in everything:
+                row.type = join_types([row.type, everything[key].type])
+                row.choices = []
+            everything[key] = row
+        for key in ("peft_type", "auto_mapping", "peft_version", "task_type"):
+            everything[key] = Row("str | dict | None", None)
+        samples.append((version, everything))
+    keys = merge(samples, NOTES["peft-adapter"])
+    lora = merge(per_class["LoraConfig"], versions=versions)
+    for row in (*keys.values(), *lora.values()):
+        row.pop("required", None)
+    for key, extra in NOTES["peft-adapter"].items():
+        lora.setdefault(key, {}).update({k: v for k, v in extra.items() if k != "add"})
+    for key, row in keys.items():  # defaults as LoRA has them, or none: the other methods differ
+        row.pop("default", None)
+        row.pop("defaults", None)
+        for attribute in ("default", "defaults"):
+            if attribute in lora.get(key, {}):
+                row[attribute] = lora[key][attribute]
+    write(
+        "peft-adapter",
+        "peft",
+        versions,
+        "peft wheels: config.py, tuners/*/config.py",
+        {"keys": keys, "classes": {"LoraConfig": {"keys": lora}}},
+    )
+
+
+def popped(node: ast.AST, sources: Sources) -> Table:
+    """Keys taken as ``kwargs.pop("key", default)`` in a function."""
+    table: Table = {}
+    for call in ast.walk(node):
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "kwargs.pop"
+            and isinstance(call.args[0], ast.Constant)
+        ):
+            default = sources.value(call.args[1]) if len(call.args) > 1 else MISSING
+            table.setdefault(str(call.args[0].value), Row("any", default if json_able(default) else MISSING))
+    return table
+
+
+def hf_generation_config(folder: Path) -> None:
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "transformers"):
+        sources = Sources(root, ["generation/configuration_utils.py"])
+        node = sources.classes["GenerationConfig"]
+        table: Table = {}
+        for function in node.body:
+            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                table.update(popped(function, sources))
+        samples.append((version, table))
+    keys = merge(samples, NOTES["hf-generation-config"])
+    for key, row in keys.items():
+        default = row.get("default", row.get("defaults", [[None, None]])[-1][1])
+        if row["type"] == "any" and key not in NOTES["hf-generation-config"]:
+            kind = {bool: "bool", int: "int | float", float: "float", str: "str"}.get(type(default))
+            row["type"] = f"{kind} | None" if kind else "any"
+    body = {"keys": keys, "open": True}
+    write(
+        "hf-generation-config",
+        "transformers",
+        [v for v, _ in samples],
+        "transformers wheels: generation/configuration_utils.py",
+        body,
+    )
+
+
+def hf_quant_config(folder: Path) -> None:
+    samples: dict[str, list[tuple[str, Table]]] = {}
+    versions = []
+    for version, root in releases(folder, "transformers"):
+        sources = Sources(root, ["utils/quantization_config.py"])
+        versions.append(version)
+        for name, node in sources.classes.items():
+            if not name.endswith("Config") or name.endswith("Mixin"):
+                continue
+            table: Table = {"quant_method": Row("str")}
+            for function in node.body:
+                if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
+                    continue
+                args = function.args.args[1:]
+                defaults = [None] * (len(args) - len(function.args.defaults)) + list(function.args.defaults)
+                for arg, default in zip(args, defaults, strict=True):
+                    row = sources.type_of(arg.annotation)
+                    value = sources.value(default) if default is not None else MISSING
+                    row.default = value if json_able(value) else MISSING
+                    row.keys = row.items = None
+                    if "torch.dtype" in ast.unparse(arg.annotation or ast.Constant(None)):
+                        row.type = "str | None"
+                    if row.default is None and row.type != "any" and "None" not in split_type(row.type):
+                        row.type += " | None"
+                    table[arg.arg] = row
+                table.update({key: row for key, row in popped(function, sources).items() if key not in table})
+            samples.setdefault(name, []).append((version, table))
+    classes = {name: {"keys": merge(held, versions=versions)} for name, held in samples.items()}
+    for name, method in NOTES["hf-quant-config.methods"].items():
+        if name in classes:
+            classes[name]["keys"]["quant_method"] = {"type": "str", "choices": method}
+    keys = union([c["keys"] for c in classes.values()])
+    keys["quant_method"] = {"type": "str"}
+    for key, extra in NOTES["hf-quant-config"].items():
+        keys.setdefault(key, {}).update(extra)
+    for row in keys.values():
+        row.pop("since", None)
+    write(
+        "hf-quant-config",
+        "transformers",
+        versions,
+        "transformers wheels: utils/quantization_config.py",
+        {"keys": keys, "classes": classes, "open": True},
+    )
+
+
+def axolotl(folder: Path) -> None:
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "axolotl"):
+        sources = Sources(root, ["utils/schemas/*.py", "utils/schemas/internal/*.py", "utils/config/models/input/v0_4_1/*.py",
+                                 "utils/config/models/internals/*.py", "integrations/*/args.py", "integrations/*/*_args.py"])  # fmt: skip
+        table: Table = {}
+        for name in sources.classes:
+            if name.endswith("Args") and sources.is_model(name) and name not in sources.fields("AxolotlInputConfig"):
+                table.update(sources.fields(name))
+        table.update(sources.fields("AxolotlInputConfig"))
+        for row in table.values():
+            row.required = False
+        samples.append((version, table))
+    keys = merge(samples, NOTES["axolotl"])
+    write(
+        "axolotl",
+        "axolotl",
+        [v for v, _ in samples],
+        "axolotl wheels and sdists: utils/schemas/*.py (utils/config/models before 0.8), integrations/*/args.py",
+        {"keys": keys},
+    )
+
+
+def llamafactory(folder: Path) -> None:
+    base = set(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
+    samples: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "llamafactory", patches=True):
+        sources = Sources(root, ["hparams/*.py", "extras/constants.py"])
+        sources.known_names = base
+        table: Table = {}
+        for name in (
+            "ModelArguments",
+            "DataArguments",
+            "FinetuningArguments",
+            "GeneratingArguments",
+            "EvaluationArguments",
+        ):
+            table.update(sources.fields(name))
+        if "RayArguments" in sources.classes:
+            table.update(sources.fields("RayArguments"))
+        if "TrainingArguments" in sources.classes:
+            table.update(sources.fields("TrainingArguments"))
+        table.update({key: Row("", INHERITED) for key in base if key not in table})
+        for row in table.values():
+            row.required = False
+        samples.append((version, table))
+    keys = {key: row for key, row in merge(samples).items() if row["type"] or key not in base}
+    for key, row in keys.items():
+        if key in base:
+            row.pop("since", None)
+            row.pop("removed_in", None)
+    for key, extra in NOTES["llamafactory"].items():
+        keys[key].update(extra)
+    write(
+        "llamafactory",
+        "llamafactory",
+        [v for v, _ in samples],
+        "llamafactory wheels: hparams/*.py",
+        {"keys": keys, "bases": ["hf-training-args"]},
+    )
+
+
+TABLES = {
+    "hf-training-args": hf_training_args,
+    "trl": trl,
+    "accelerate": accelerate,
+    "deepspeed": deepspeed,
+    "peft-adapter": peft_adapter,
+    "hf-generation-config": hf_generation_config,
+    "hf-quant-config": hf_quant_config,
+    "axolotl": axolotl,
+    "llamafactory": llamafactory,
+}
 
 
 def main() -> None:

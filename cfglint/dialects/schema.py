@@ -49,6 +49,16 @@ class _Missing:
 
 MISSING: Final = _Missing()
 
+
+class _Inherited:
+    """The mark of a default that the base format decides."""
+
+    def __repr__(self) -> str:
+        return "inherited"
+
+
+INHERITED: Final = _Inherited()
+
 _PLACEHOLDER = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}|<[A-Za-z][\w .:/-]*>", re.DOTALL
 )
@@ -112,11 +122,15 @@ class KeyInfo:
     open: bool = False
     unknown: UnknownKeys | None = None
     """What becomes of unknown keys inside this key's mapping, where that differs from the top level."""
+    unknown_since: str | None = None
+    """The first sampled release of which ``unknown`` holds; before it the top level's answer does."""
+    conversion: Conversion | None = None
+    """How values inside this key's mapping are read, where that differs from the top level."""
 
     @property
     def default(self) -> Any:
-        """The newest default, or :data:`MISSING`."""
-        return self.defaults[-1][1] if self.defaults else MISSING
+        """The newest default, or :data:`MISSING` (also where the base format decides it)."""
+        return MISSING if not self.defaults or self.defaults[-1][1] is INHERITED else self.defaults[-1][1]
 
     def default_in(self, version: str | None) -> tuple[Any, str] | None:
         """The default in a release, with the range of releases it holds for; the newest where ``version`` is None."""
@@ -164,20 +178,26 @@ class Reader:
 
     loader: str = ""
     conversion: Conversion = "none"
+    conversion_life: tuple[tuple[str, Conversion], ...] = ()
     unknown_keys: UnknownKeys = "error"
     unknown_keys_life: tuple[tuple[str, UnknownKeys], ...] = ()
     duplicate_keys: Literal["last-wins", "error"] = "last-wins"
     note: str = ""
 
+    def conversion_in(self, version: str | None) -> Conversion:
+        """What a release does to values; the newest answer where the version is not known."""
+        answer = self.conversion
+        for since, value in self.conversion_life:
+            if version is None or release(version) is None or not _before(version, since):
+                answer = value
+        return answer
+
     def unknown_keys_in(self, version: str | None) -> UnknownKeys:
         """What a release does with an unknown key; the newest answer where the version is not known."""
         answer = self.unknown_keys
-        if version is not None and release(version) is not None:
-            for since, value in self.unknown_keys_life:
-                if not _before(version, since):
-                    answer = value
-        elif self.unknown_keys_life:
-            answer = self.unknown_keys_life[-1][1]
+        for since, value in self.unknown_keys_life:
+            if version is None or release(version) is None or not _before(version, since):
+                answer = value
         return answer
 
 
@@ -208,6 +228,8 @@ class Schema:
     variants: tuple[str, ...] = ()
     """Classes of the format with key sets of their own (``SFTConfig`` …)."""
     title: str = ""
+    tolerated: frozenset[str] = frozenset()
+    """Top-level keys of well-known scripts built on the format: not the format's own, and no fault."""
 
     def key(self, *route: str | int) -> KeyInfo | None:
         """The key at ``route``; sequence indexes step into the items of a list."""
@@ -265,9 +287,22 @@ class Schema:
         if not infos:
             return []
         folded = {key.lower().replace("-", "_"): key for key in infos}
-        near = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=4, cutoff=0.75)
+        near = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=4, cutoff=0.8)
         names = [folded[key] for key in near if folded[key] != name]
         return sorted(names, key=lambda key: infos[key].removed_in is not None)[:3]
+
+    def typo_of(self, name: str, route: Route = ()) -> str | None:
+        """The one known name that ``name`` is a slip of the pen away from, or None.
+
+        Stricter than :meth:`suggest`, for formats whose scripts may have keys of their own: one letter added, lost,
+        changed or two neighbours swapped; two such slips in a name of twelve letters or more.
+        """
+        infos = self._children(route) if route else self.all_keys()
+        if not infos or name in infos:
+            return None
+        limit = 2 if len(name) >= 12 else 1
+        near = [key for key in infos if abs(len(key) - len(name)) <= limit and _slips(name, key, limit) <= limit]
+        return near[0] if len(near) == 1 and len(name) >= 4 else None
 
     def _children(self, route: Route) -> dict[str, KeyInfo] | None:
         if not route:
@@ -281,7 +316,9 @@ class Schema:
         """What the framework does with an unknown key in the mapping at ``route``; the innermost statement counts."""
         for depth in range(len(route), 0, -1):
             info = self.key(*route[:depth])
-            if info is not None and info.unknown is not None:
+            if info is None or info.unknown is None:
+                continue
+            if version is None or info.unknown_since is None or not _before(version, info.unknown_since):
                 return info.unknown
         return self.reader.unknown_keys_in(version)
 
@@ -291,7 +328,7 @@ class Schema:
         for name, entry in mapping.index.items():
             here = (*route, name)
             if infos is not None and name not in infos:
-                if not is_unknown(name):
+                if not is_unknown(name) and (route or name not in self.tolerated):
                     yield UnknownKey(here, entry, tuple(self.suggest(name, route)), self.unknown_effect(route, version))
                 continue
             yield from self._unknown_inside(entry.value, here, version)
@@ -318,8 +355,18 @@ class Schema:
 
     def default(self, route: Route | str, version: str | None = None) -> tuple[Any, str] | None:
         """A key's default in a release and the range it holds for (empty: in every release); None where there is none."""
-        info = self.key(*((route,) if isinstance(route, str) else route))
-        return None if info is None else info.default_in(version)
+        steps: Route = (route,) if isinstance(route, str) else route
+        info = self.key(*steps)
+        if info is None:
+            return None
+        found = info.default_in(version)
+        if found is not None and found[0] is INHERITED:
+            for base in self.bases:
+                inherited = base.default(steps)
+                if inherited is not None:
+                    return inherited
+            return None
+        return found
 
     def check_type(
         self, route: Route | str, value: object, version: str | None = None, *, quoted: bool = False
@@ -329,10 +376,33 @@ class Schema:
         ``value`` is the plain value as the file's own reader sees it. Values that are stated but not known
         (:func:`is_unknown`) pass. ``quoted`` says that a text stood in quotes: OmegaConf then leaves it text.
         """
-        info = self.key(*((route,) if isinstance(route, str) else route))
+        steps: Route = (route,) if isinstance(route, str) else route
+        info = self.key(*steps)
         if info is None or info.type == "any" or is_unknown(value):
             return None
-        return _complaint(info, value, self.reader.conversion, version, quoted)
+        conversion = self.reader.conversion_in(version)
+        for depth in range(1, len(steps)):
+            outer = self.key(*steps[:depth])
+            if outer is not None and outer.conversion is not None:
+                conversion = outer.conversion
+        return _complaint(info, value, conversion, version, quoted)
+
+
+def _slips(left: str, right: str, limit: int) -> int:
+    """Edit distance with swapped neighbours as one edit; anything above ``limit`` comes back as ``limit + 1``."""
+    before: list[int] = []
+    previous = list(range(len(right) + 1))
+    for i, char in enumerate(left, 1):
+        current = [i]
+        for j, other in enumerate(right, 1):
+            cost = min(previous[j] + 1, current[-1] + 1, previous[j - 1] + (char != other))
+            if before and i > 1 and j > 1 and char == right[j - 2] and left[i - 2] == other:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > limit:
+            return limit + 1
+        before, previous = previous, current
+    return previous[-1]
 
 
 _WORDS: Final = {
@@ -440,14 +510,12 @@ def _complaint(info: KeyInfo, value: object, conversion: Conversion, version: st
     lax = conversion == "pydantic" or (conversion == "argparse" and isinstance(value, str)) or conversion == "text"
     if conversion == "text" and isinstance(value, (int, float)):
         value = str(value)
-    accepted = _accepts(info.type, value, strict=not lax)
-    if accepted and info.choices and isinstance(value, (str, bool)) and set(members) <= {"str", "None"}:
-        accepted = False
-    if not accepted and isinstance(value, bool) and "str" in members and info.choices:
-        return _choice_complaint(info, value, version)
-    if not accepted and isinstance(value, str) and info.choices and "str" in members:
-        return _choice_complaint(info, value, version)
-    if accepted:
+    if info.choices and "str" in members and isinstance(value, (str, bool)):
+        others = " | ".join(member for member in members if member != "str")
+        if not others or not _accepts(others, value, strict=not lax):
+            return _choice_complaint(info, value, version)
+        return None
+    if _accepts(info.type, value, strict=not lax):
         return None
     if isinstance(value, str) and "float" in members and _EXPONENT_NUMBER.fullmatch(value.strip()):
         return f'expected {type_in_words(info.type)}, but "{value}" is read as text'
@@ -473,7 +541,7 @@ def _listed(choices: tuple[str, ...]) -> str:
 def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
     defaults: tuple[tuple[str, Any], ...] = ()
     if "defaults" in row:
-        defaults = tuple((since, value) for since, value in row["defaults"])
+        defaults = tuple((since, INHERITED if value == {"$base": True} else value) for since, value in row["defaults"])
     elif "default" in row:
         defaults = ((row.get("since") or first, row["default"]),)
     keys, items = row.get("keys"), row.get("items")
@@ -497,6 +565,8 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
         items=None if items is None else {key: _read_key(key, inner, first) for key, inner in items.items()},
         open=row.get("open", False),
         unknown=row.get("unknown"),
+        unknown_since=row.get("unknown_since"),
+        conversion=row.get("conversion"),
     )
 
 
@@ -527,13 +597,16 @@ def load_schema(name: str, variant: str | None = None) -> Schema:
     classes: dict[str, Any] = table.get("classes", {})
     bases: list[str] = table.get("bases", [])
     if variant is not None:
+        variant = table.get("commands", {}).get(variant, variant)
         own = classes[variant]
         without = frozenset(own.get("without", ()))
         rows = own["keys"] if "keys" in own else {key: row for key, row in rows.items() if key not in without}
         bases = own.get("bases", bases)
+    rows = {**table.get("shared", {}), **rows}
     versions = tuple(table["versions"])
     reader = dict(table["reader"])
-    life = tuple((since, value) for since, value in reader.pop("unknown_keys_life", ()))
+    for life in ("unknown_keys_life", "conversion_life"):
+        reader[life] = tuple((since, value) for since, value in reader.get(life, ()))
     first = versions[0] if versions else ""
     return Schema(
         name=name if variant is None else f"{name}:{variant}",
@@ -541,12 +614,13 @@ def load_schema(name: str, variant: str | None = None) -> Schema:
         versions=versions,
         source=table["source"],
         checked=table["checked"],
-        reader=Reader(**reader, unknown_keys_life=life),
+        reader=Reader(**reader),
         keys={key: _read_key(key, row, first) for key, row in rows.items()},
         bases=tuple(_load_base(base) for base in bases),
         open=table.get("open", False),
         variants=tuple(classes),
         title=table.get("title", name),
+        tolerated=frozenset(table.get("tolerated", ())),
     )
 
 
@@ -557,8 +631,8 @@ def _load_base(name: str) -> Schema:
 
 def _describe(info: KeyInfo, framework: str) -> str:
     parts = [info.note] if info.note else []
-    if info.defaults:
-        history = [f"{json.dumps(value)} from {since}" for since, value in info.defaults]
+    if info.default is not MISSING:
+        history = [f"{json.dumps(value)} from {since}" for since, value in info.defaults if value is not INHERITED]
         parts.append(f"Default {json.dumps(info.default)}." if len(history) == 1 else f"Default {', '.join(history)}.")
     if info.since:
         parts.append(f"Since {framework} {info.since}.")
