@@ -82,6 +82,8 @@ def _finding(finding: Finding, options: Options, paint: Paint) -> str:
             lines += _excerpt(file, places, finding.places[0], gutter, options, paint, finding.severity)
     bar = f"{' ' * gutter} {paint('gutter', '=')} "
     notes = list(finding.notes)
+    if finding.job and finding.job.split("#")[0] != finding.reported_path:
+        notes.append(f"in job {finding.job}")
     if finding.confidence != "high":
         notes.append(f"confidence: {finding.confidence}")
     lines += [bar + paint("bold", "note: ") + _indented(note, gutter + 9) for note in notes]
