@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture, Layer
+from cfglint.estimate.serving.kv_layout import RECURRENT
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 
@@ -140,7 +141,8 @@ def profiled_peak(
     """The activation peak of one rank of one pipeline stage."""
     tp, hidden, element = sharding.tensor, arch.hidden_size, profile.element
     residuals = V0_RESIDUALS if profile.runner == "V0" else V1_RESIDUALS
-    layers = [arch.layers[index] for index in sharding.stages[stage]]
+    chosen = sharding.stages[stage]
+    layers = arch.layers[chosen.start : chosen.stop]
     split = tp if sharding.expert_ranks == 1 else 1
     workspace = expert_workspace(arch, profile.tokens, element, split, scheme)
     # Weights and activations in 8 bits: the kernel's quantized copy of its input stands beside it.
@@ -151,7 +153,7 @@ def profiled_peak(
             width = mlp_width(arch, layer, tp) * element + copies * layer.intermediate_size / tp
             if width > widest:
                 widest, what = width, "MLP"
-        mixer = (recurrent_width(arch, tp) if layer.mixer in ("mamba", "mamba2", "linear_attention", "conv")
+        mixer = (recurrent_width(arch, tp) if layer.mixer in RECURRENT
                  else attention_width(arch, layer, tp)) * element  # fmt: skip
         if mixer > widest:
             widest, what = mixer, "attention"

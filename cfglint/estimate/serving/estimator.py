@@ -44,11 +44,7 @@ def estimate_serving(job: ServingJob) -> Estimate:
         return Estimate(MemoryEstimate(missing=missing), serving=ServingEstimate(engine))
     model = served_model(job)
     if model.architecture is None:
-        return Estimate(
-            MemoryEstimate(missing=[model.problem]),
-            serving=ServingEstimate(engine),
-            assumptions=[*([model.source] if model.source else [])],
-        )
+        return Estimate(MemoryEstimate(missing=[model.problem]), serving=ServingEstimate(engine))
     if not model.architecture.tensors and not model.architecture.total_parameters:
         return Estimate(
             MemoryEstimate(missing=[f"parameter count of {model.id} (its config.json gives the dimensions alone)"]),
@@ -56,7 +52,7 @@ def estimate_serving(job: ServingJob) -> Estimate:
         )
     version = read_version(job.value("framework_version") or job.versions.get(engine))
     candidates: tuple[Accelerator | None, ...] = job.hardware.candidates or (None,)
-    estimates = [_one(estimator, job, engine, model.architecture, version, gpu) for gpu in candidates]
+    estimates = [_one(estimator, job, engine, model, version, gpu) for gpu in candidates]
     measured = next((index for index, gpu in enumerate(candidates) if gpu is not None and gpu.usable_measured), 0)
     first = estimates[measured]
     for other in estimates:
@@ -99,11 +95,15 @@ def _one(
     estimator: EngineEstimator,
     job: ServingJob,
     engine: str,
-    arch: Architecture,
+    model: ServedModel,
     version: EngineVersion,
     gpu: Accelerator | None,
 ) -> Estimate:
-    settings = SettingsInForce(job, engine)
+    arch = model.architecture
+    assert arch is not None
+    settings = SettingsInForce(job, engine, format_in_name=model.format)
+    if model.assumption:
+        settings.assume(model.assumption)
     laws = engine_laws(engine) if engine in ("vllm", "sglang") else None
     if laws is not None and version.release is None:
         settings.assume(f"{engine} version not known: laws of {laws.newest} taken")

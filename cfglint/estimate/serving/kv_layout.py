@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from cfglint.catalog.architecture import Architecture, Layer
+from cfglint.catalog.architecture import Architecture
 
 DSA_INDEX_BYTES = 132
 """Index key of DeepSeek sparse attention, per token and layer: 128 of FP8 and an fp32 scale (SGLang, GLM-5 log)."""
@@ -102,25 +102,21 @@ class KvLayout:
         return low
 
 
-def attention_bytes(layer: Layer, arch: Architecture, tp: int, element: float, *, latent: bool = True) -> float:
+ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention", "mla"})
+RECURRENT = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
+
+
+def attention_bytes(
+    mixer: str, kv_heads: int, head_dim: int, arch: Architecture, tp: int, element: float, *, latent: bool = True
+) -> float:
     """Bytes one token takes in one attention layer of one rank."""
-    if layer.mixer == "mla" and arch.mla is not None:
-        if latent:
-            size = (arch.mla.kv_lora_rank + arch.mla.qk_rope_head_dim) * element
-        else:
+    if mixer == "mla" and arch.mla is not None:
+        if not latent:
             heads = max(1, arch.num_attention_heads // tp)
             return 2 * heads * (arch.mla.qk_nope_head_dim + arch.mla.qk_rope_head_dim) * element
+        size = (arch.mla.kv_lora_rank + arch.mla.qk_rope_head_dim) * element
         return size + (DSA_INDEX_BYTES if arch.config.get("index_topk") else 0)
-    kv_heads = layer.kv_heads or arch.num_key_value_heads
-    return 2 * max(1, kv_heads // tp) * (layer.head_dim or arch.head_dim) * element
-
-
-def is_attention(layer: Layer) -> bool:
-    return layer.mixer in ("full_attention", "sliding_attention", "chunked_attention", "mla")
-
-
-def is_recurrent(layer: Layer) -> bool:
-    return layer.mixer in ("mamba", "mamba2", "linear_attention", "conv")
+    return 2 * max(1, (kv_heads or arch.num_key_value_heads) // tp) * (head_dim or arch.head_dim) * element
 
 
 def state_bytes_per_layer(arch: Architecture, tp: int, element: float) -> float:
@@ -146,51 +142,54 @@ def vllm_layout(
     explicit_page: float | None = None,
 ) -> KvLayout:
     """vLLM's layout of the layers of one pipeline stage."""
-    chosen = [arch.layers[index] for index in layers]
-    attention = [layer for layer in chosen if is_attention(layer)]
-    recurrent = [layer for layer in chosen if is_recurrent(layer)]
-    per_layer = [
-        explicit_page if explicit_page is not None else attention_bytes(layer, arch, tp, element, latent=latent)
-        for layer in attention
-    ]
-    token_bytes = sum(per_layer)
+    chosen = arch.layers if len(layers) == len(arch.layers) else arch.layers[layers.start : layers.stop]
+    recurrent = 0
+    kinds: Counter[tuple[str, int | None]] = Counter()
+    sizes: Counter[float] = Counter()
+    alike = Counter((layer.mixer, layer.kv_heads, layer.head_dim, layer.window) for layer in chosen)
+    for (mixer, kv_heads, head_dim, window), count in alike.items():
+        if mixer in RECURRENT:
+            recurrent += count
+        elif mixer in ATTENTION:
+            size = attention_bytes(mixer, kv_heads, head_dim, arch, tp, element, latent=latent)
+            sizes[explicit_page if explicit_page is not None else size] += count
+            kinds[_kind(mixer, window) if hybrid else ("full", None)] += count
+    attention = sum(kinds.values())
+    token_bytes = sum(size * count for size, count in sizes.items())
     state = state_bytes_per_layer(arch, tp, model_element)
-    kinds = Counter(_kind(layer) if hybrid else ("full", None) for layer in attention)
-    if not recurrent and (len(kinds) <= 1 or len(set(per_layer)) > 1):
-        kind = next(iter(kinds), ("full", None))
-        if len(set(per_layer)) > 1:
-            kind = ("full", None)
-        page = (token_bytes / max(1, len(attention))) * block_size
+    if not recurrent and (len(kinds) <= 1 or len(sizes) > 1):
+        kind = next(iter(kinds), ("full", None)) if len(sizes) <= 1 else ("full", None)
+        per_layer = token_bytes / max(1, attention)
         return KvLayout(
-            block_size, page, len(attention), (CacheGroup(*kind),), token_bytes, 0.0, decode_context,
-            f"{len(attention)} layers × {token_bytes / max(1, len(attention)):.0f} bytes a token",
+            block_size, per_layer * block_size, attention, (CacheGroup(*kind),), token_bytes, 0.0, decode_context,
+            f"{attention} layers × {per_layer:.0f} bytes a token",
         )  # fmt: skip
     if not attention:
         return KvLayout(
-            1, state, len(recurrent), (CacheGroup("state"),), 0.0, state * len(recurrent), 1,
-            f"{len(recurrent)} layers × {state / 2**20:.2f} MiB a sequence",
+            1, state, recurrent, (CacheGroup("state"),), 0.0, state * recurrent, 1,
+            f"{recurrent} layers × {state / 2**20:.2f} MiB a sequence",
         )  # fmt: skip
-    widest = max(per_layer)
+    widest = max(sizes)
     counts = dict(kinds)
     if recurrent:
         # The attention page is raised until it holds the state (vLLM HybridAttentionMambaModelConfig).
         needed = -(-int(state) // int(widest))
         block_size = max(block_size, -(-needed // 16) * 16)
-        counts[("state", None)] = len(recurrent)
+        counts[("state", None)] = recurrent
     smallest, largest = min(counts.values()), max(counts.values())
     group_size = largest if largest < smallest * GROUP_TOLERANCE else smallest
     groups: list[CacheGroup] = []
     for (name, window), count in counts.items():
         groups += [CacheGroup(name, window)] * -(-count // group_size)
     return KvLayout(
-        block_size, widest * block_size, group_size, tuple(groups), token_bytes, state * len(recurrent), decode_context,
+        block_size, widest * block_size, group_size, tuple(groups), token_bytes, state * recurrent, decode_context,
         f"{len(groups)} groups of {group_size} layers, blocks of {block_size} × {widest:.0f} bytes",
     )  # fmt: skip
 
 
-def _kind(layer: Layer) -> tuple[str, int | None]:
-    if layer.mixer == "sliding_attention" and layer.window:
-        return ("sliding", layer.window)
-    if layer.mixer == "chunked_attention" and layer.window:
-        return ("chunked", layer.window)
+def _kind(mixer: str, window: int | None) -> tuple[str, int | None]:
+    if mixer == "sliding_attention" and window:
+        return ("sliding", window)
+    if mixer == "chunked_attention" and window:
+        return ("chunked", window)
     return ("full", None)

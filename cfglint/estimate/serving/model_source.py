@@ -1,27 +1,79 @@
-"""The model a server loads: the job's own, or what a quantized re-publication says it is made from."""
+"""The model a server loads: the job's own, or the one a quantized re-publication is named after."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.job import ServingJob
 
+_FORMAT = re.compile(
+    r"[-_.](quantized|quant|w[48]a(8|16)|fp8|fp4|dynamic|block|awq|gptq|int[48]|nvfp4|mxfp4|gguf|bnb|marlin|autoround"
+    r"|auto[-_]round|hqq|[48][-_]?bits?|g?128g?|asym|sym|unsloth|dq|mixed|calib\w*)$",
+    re.IGNORECASE,
+)
+"""Endings that name how a checkpoint was quantized."""
+PUBLISHERS = (
+    "meta-llama", "Qwen", "mistralai", "google", "deepseek-ai", "microsoft", "openai", "ibm-granite", "nvidia", "01-ai",
+    "tiiuae", "zai-org", "THUDM", "moonshotai", "MiniMaxAI", "CohereLabs", "CohereForAI", "allenai", "HuggingFaceTB",
+    "internlm", "OpenGVLab", "baichuan-inc", "bigcode", "codellama", "NousResearch", "lmsys", "xai-org", "LiquidAI", "ai21labs",
+    "stabilityai", "databricks", "EleutherAI", "upstage", "openbmb", "LGAI-EXAONE", "ByteDance-Seed", "XiaomiMiMo", "baidu",
+    "tencent", "llava-hf", "liuhaotian",
+)  # fmt: skip
+"""Organisations whose models others re-publish quantized."""
+
 
 @dataclass(frozen=True)
 class ServedModel:
+    """``problem`` names what is missing; ``format`` is the quantization that a re-publication's name states."""
+
     architecture: Architecture | None
     id: str
-    source: str
     problem: str = ""
+    format: str | None = None
+    assumption: str = ""
 
 
 def served_model(job: ServingJob) -> ServedModel:
-    """The job's model; ``problem`` names what is missing."""
-    if job.model is None:
-        return ServedModel(None, str(job.value("model_id") or ""), "", "the model")
-    if job.model.architecture is None:
-        return ServedModel(
-            None, job.model.id, job.model.source, job.model.problem or f"dimensions of the model {job.model.id}"
-        )
-    return ServedModel(job.model.architecture, job.model.id, job.model.source)
+    """The job's model, or for a quantized re-publication that is not in the catalogue the model it is named after."""
+    named = job.value("model_id")
+    name = named if isinstance(named, str) else ""
+    model = job.model
+    if model is not None and model.architecture is not None:
+        return ServedModel(model.architecture, model.id)
+    base, label = without_format(name)
+    if label is not None:
+        found = _by_name(base)
+        if found is not None:
+            text = f"{name} is taken as {found.id} with quantized weights, as its name says"
+            return ServedModel(found.architecture, found.id, "", label, text)
+    if model is None:
+        return ServedModel(None, name, "model")
+    return ServedModel(None, model.id, model.problem or f"dimensions of {model.id}")
+
+
+def without_format(name: str) -> tuple[str, str | None]:
+    """Split a Hub id into the base model's name and the quantization its ending states, None where it states none.
+
+    ``RedHatAI/Llama-3.3-70B-Instruct-quantized.w8a8`` is ``Llama-3.3-70B-Instruct`` and ``quantized.w8a8``.
+    """
+    base = name.rsplit("/", 1)[-1]
+    rest = base
+    while match := _FORMAT.search(rest):
+        rest = rest[: match.start()]
+    return (rest, base[len(rest) + 1 :]) if rest and rest != base else (base, None)
+
+
+@lru_cache(maxsize=256)
+def _by_name(base: str) -> ServedModel | None:
+    from cfglint.catalog.models import architecture_of, find_model
+
+    for name in dict.fromkeys((base, base.removeprefix("Meta-"))):
+        for publisher in PUBLISHERS:
+            row = find_model(f"{publisher}/{name}")
+            architecture = architecture_of(row) if row is not None else None
+            if row is not None and architecture is not None:
+                return ServedModel(architecture, row.id)
+    return None

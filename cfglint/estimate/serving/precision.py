@@ -42,8 +42,10 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
     if own is not None:
         return own
     if named is None or named.lower() in _NO_SCHEME:
-        return None
+        return scheme_from_name(settings.format_in_name) if settings.format_in_name else None
     found = scheme_from_name(named)
+    if found is None and settings.format_in_name:
+        found = scheme_from_name(settings.format_in_name)
     if found is None and named.lower() == "bitsandbytes":
         found = scheme_from_name("nf4")
     if found is None:

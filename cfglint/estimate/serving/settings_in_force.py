@@ -15,9 +15,11 @@ _FALSE = {"false", "no", "off", "0"}
 class SettingsInForce:
     """Reads facts by their name, then the engine's other arguments, then a default; keeps what was read."""
 
-    def __init__(self, job: ServingJob, engine: str) -> None:
+    def __init__(self, job: ServingJob, engine: str, *, format_in_name: str | None = None) -> None:
         self.job = job
         self.engine = engine
+        self.format_in_name = format_in_name
+        """Quantization that the checkpoint's name states, where nothing else does."""
         self.assumptions: list[str] = []
         self._inputs: dict[str, Input] = {}
         raw = job.value("engine_args")

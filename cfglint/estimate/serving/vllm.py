@@ -84,6 +84,7 @@ class _Vllm:
         self.scheme = weight_scheme(settings, arch)
         self.sharding = self._sharding()
         self.missing: list[str] = []
+        self._layouts: dict[tuple[int, int], KvLayout] = {}
 
     # -- settings -----------------------------------------------------------------------------------------------
 
@@ -172,6 +173,11 @@ class _Vllm:
         return size
 
     def _layout(self, stage: int, block: int) -> KvLayout:
+        if (stage, block) not in self._layouts:
+            self._layouts[stage, block] = self._make_layout(stage, block)
+        return self._layouts[stage, block]
+
+    def _make_layout(self, stage: int, block: int) -> KvLayout:
         name = (self.s.text("kv_cache_dtype") or "").lower()
         explicit = float(FP8_DS_MLA_BYTES) if name == "fp8_ds_mla" else None
         tp = self.sharding.tensor

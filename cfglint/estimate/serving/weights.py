@@ -83,9 +83,9 @@ def allocated(size: float) -> float:
 def _on_stage(tensor: Tensor, stage: range, first: bool, last: bool) -> int:
     """How many of the tensor's layers stand on this pipeline stage (1 for those outside the stacks)."""
     if tensor.stack == "decoder":
-        if len(stage) == 0:
-            return 0
-        return sum(1 for layer in tensor.layers if layer in stage)
+        if first and last:
+            return len(tensor.layers)
+        return sum(1 for layer in tensor.layers if stage.start <= layer < stage.stop)
     if tensor.stack:
         return len(tensor.layers) if first else 0
     if tensor.role in ("embedding", "position_embedding", "vision", "audio", "projector"):

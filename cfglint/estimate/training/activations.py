@@ -73,6 +73,7 @@ def numerics_of(plan: Plan, style: Style) -> Numerics:
         "eager": "eager",
     }.get(plan.attention, "sdpa")
     profile = plan.profile
+    mask = attention == "sdpa" and _dense_mask(plan) and profile.modeling and style.packed_mask
     return Numerics(
         weight_dtype=weight,
         norm_dtype=norm,
@@ -81,8 +82,8 @@ def numerics_of(plan: Plan, style: Style) -> Numerics:
         train_base=not plan.adapter,
         packed=packed,
         attention=attention,
-        expand_kv=attention == "sdpa" and _dense_mask(plan) and profile.modeling,
-        mask=attention == "sdpa" and _dense_mask(plan) and profile.modeling,
+        expand_kv=mask,
+        mask=mask,
         norm_kernel=profile.norm_kernel,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
@@ -110,6 +111,8 @@ def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, in
     runs: list[Run] = []
     checkpointed = plan.checkpointing == "full"
     selected = architecture.layers[layers[0] : layers[1]]
+    if layers[0] == 0:
+        selected = (*architecture.encoder_layers, *selected)
     for key, group in groupby(selected, key=_kind):
         count = sum(1 for _ in group)
         footprint = block_footprint(_shape(architecture, key, plan, batch, sequence), style, numerics)
@@ -141,6 +144,9 @@ def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, in
         shared = batch * sequence * sequence * DTYPE_BYTES[numerics.residual_dtype]
     elif numerics.mask:
         shared = batch * sequence * sequence
+    if style.position_bias:
+        # the relative biases of encoder and decoder and the zeros of cross-attention
+        shared += 3 * architecture.num_attention_heads * sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
     return Activations(tuple(runs), head, hidden, shared, style, known)
 
 

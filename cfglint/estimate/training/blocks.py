@@ -197,7 +197,7 @@ class BlockWriter:
             return x
         elements = x.elements * share
         source = x
-        if share < 1:
+        if share < 1 or self.style.rotary_cat:
             rotated, passed = tape.slice(x, elements), tape.slice(x, x.elements - elements)
         else:
             rotated, passed = x, None
@@ -213,7 +213,7 @@ class BlockWriter:
         tape.keep(source)
         return out
 
-    def attend(self, q: Value, k: Value, v: Value, width: float) -> Value:
+    def attend(self, q: Value, k: Value, v: Value, width: float, cross: bool = False) -> Value:
         """The attention core; ``width`` is the output's elements."""
         tape, shape, numerics, style = self.tape, self.shape, self.numerics, self.style
         rows = shape.batch * shape.heads * shape.sequence
@@ -226,18 +226,21 @@ class BlockWriter:
             v = tape.op((v,), v.elements * times, v.dtype)
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
-            bias = 0.0
-            if style.position_bias:
-                # the bias and the mask become one contiguous additive mask per layer, which is saved
-                mask = tape.op((), shape.heads * shape.sequence * keys, q.dtype)
-                return tape.op(
-                    (q, k, v), width, q.dtype, save=(q, k, v, mask), save_output=True, forward_temp=rows * 4 + bias
-                )
+            biased = style.position_bias and not cross
+            if biased and numerics.train_base and numerics.attention == "sdpa":
+                return self._math_attention(q, k, v, width, rows * keys)
             lse = tape.op((), rows, "fp32")
             extra: tuple[Value, ...] = (lse,)
-            if numerics.mask:
+            if biased:
+                # the bias becomes a contiguous additive mask of its own in every layer
+                extra = (lse, tape.op((), shape.heads * shape.sequence * keys, q.dtype))
+            elif numerics.mask and not cross:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
-            return tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
+            out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
+            if 0 < style.rotary < 1 or style.rotary_cat or shape.kv_lora_rank:
+                # concatenated queries are laid out by head, and so is the output: transposing it copies
+                out = tape.op((out,), width, q.dtype)
+            return out
         scores_elements = rows * keys
         scores = tape.op((q, k), scores_elements, q.dtype, save=(q, k))
         scores = tape.scale(scores)
@@ -264,6 +267,16 @@ class BlockWriter:
         tape.keep(probabilities)
         return out
 
+    def _math_attention(self, q: Value, k: Value, v: Value, width: float, scores: float) -> Value:
+        """``_scaled_dot_product_attention_math``: what is left where the additive mask is trained; all in fp32."""
+        tape, dtype = self.tape, q.dtype
+        q, k, v = (tape.to(x, "fp32") for x in (q, k, v))
+        product = tape.op((q, k), scores, "fp32", save=(q, k))
+        biased = tape.alias((product,), scores, "fp32")
+        chances = tape.unary(biased, save="output")
+        out = tape.op((chances, v), width, "fp32", save=(chances, v))
+        return tape.to(out, dtype)
+
     def drop(self, x: Value) -> Value:
         """Residual dropout: a byte mask is saved."""
         if not self.numerics.dropout:
@@ -273,7 +286,7 @@ class BlockWriter:
 
     # -- sublayers ---------------------------------------------------------------------------------------------------
 
-    def attention(self, x: Value) -> Value:
+    def attention(self, x: Value, cross: bool = False) -> Value:
         tape, shape, style = self.tape, self.shape, self.style
         if shape.kv_lora_rank:
             return self._latent_attention(x)
@@ -295,7 +308,7 @@ class BlockWriter:
         tape.keep(x)
         q = self.rotate(q, shape.heads)
         k = self.rotate(k, shape.kv_heads)
-        out = self.attend(q, k, v, n * width_q)
+        out = self.attend(q, k, v, n * width_q, cross)
         tape.keep(q, k, v)
         return self.project(out, "o", width_q, shape.hidden)
 
@@ -421,7 +434,7 @@ class BlockWriter:
             hidden = tape.scale(hidden)
         middle = tape.add(x, self.drop(hidden))
         if shape.cross_sequence:
-            middle = tape.add(middle, self.attention(self.norm(middle, width)))
+            middle = tape.add(middle, self.attention(self.norm(middle, width), cross=True))
         hidden = self.norm(middle, width) if style.pre_norms else middle
         hidden = self.feed_forward(hidden)
         if style.post_norms:

@@ -11,8 +11,9 @@ from cfglint.estimate.training.activations import Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval
-from cfglint.estimate.training.phases import Peak, Windows, walk
+from cfglint.estimate.training.phases import Peak, walk
 from cfglint.estimate.training.plan import Plan, resolve
+from cfglint.estimate.training.sharding import windows_of
 from cfglint.estimate.training.states import (
     Parameters,
     States,
@@ -53,15 +54,17 @@ def fullest_stage(plan: Plan) -> Stage | None:
             found = Stage(_states_only(states), states, parameters, None)
         else:
             activations = activations_of(plan, architecture, (start, stop), last)
-            embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[trainable_dtype(plan)]
+            windows = windows_of(plan, parameters, states, stop - start)
+            dtype = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else trainable_dtype(plan)
+            embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[dtype]
             peak = walk(
                 states,
                 activations,
-                Windows(),
+                windows,
                 accumulating=plan.accumulation > 1 and not plan.in_backward,
                 embedding_gradient=embedding,
                 tied=architecture.tie_word_embeddings,
-                sharded_gradients=plan.shards_gradients,
+                gradient_share=states.gradients / max(1.0, states.trainable * DTYPE_BYTES[dtype]),
                 in_flight=min(stages - stage, max(1, plan.accumulation)),
             )
             found = Stage(peak, states, parameters, activations)

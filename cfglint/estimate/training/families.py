@@ -84,6 +84,8 @@ class Style:
     """A parallel block whose MLP shares the attention's norm (Falcon-7B, Phi, GPT-J, Command-R)."""
     rotary: float = 1.0
     """Share of the head that is rotated; 0 for learned, ALiBi or relative positions."""
+    rotary_cat: bool = False
+    """The rotated and the passed part are concatenated even where nothing is passed (Phi-3)."""
     activation: str = "silu"
     gated: bool = True
     embed_scale: bool = False
@@ -95,6 +97,8 @@ class Style:
     """Queries multiplied by a constant before attention (OPT)."""
     position_bias: bool = False
     """T5's relative bias: a score-sized tensor that attention must add."""
+    packed_mask: bool = True
+    """Position ids reach the mask, so packed samples give a dense one (OPT and BLOOM pass none)."""
     residual_scale: bool = False
     """Sublayer outputs multiplied by a constant (Granite)."""
 
@@ -105,7 +109,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "llama": Style(),
     "qwen3": Style(qk_norm="head"),
     "qwen3_moe": Style(qk_norm="head"),
-    "phi3": Style(fused_qkv=True, fused_gate_up=True),
+    "phi3": Style(fused_qkv=True, fused_gate_up=True, rotary_cat=True),
     "glm4": Style(fused_gate_up=True, post_norms=True, rotary=0.5),
     "glm": Style(fused_gate_up=True, rotary=0.5),
     "chatglm": Style(fused_qkv=True, fused_gate_up=True, rotary=0.5),
@@ -127,9 +131,9 @@ STYLES: Final[Mapping[str, Style]] = {
     "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
     "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
     "gpt_neo": _LAYERNORM_PLAIN,
-    "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom"),
+    "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom", packed_mask=False),
     "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
-    "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True),
+    "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True, packed_mask=False),
     "bert": replace(_LAYERNORM_PLAIN, activation="gelu"),
     "t5": Style(norm="t5", gated=False, activation="relu", rotary=0.0, softmax_fp32=False, position_bias=True),
 }

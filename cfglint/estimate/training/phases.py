@@ -5,25 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfglint.estimate.training.activations import Activations
+from cfglint.estimate.training.sharding import Windows
 from cfglint.estimate.training.states import States
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """What sharding adds while parameters are gathered: bytes of the outer group and of one block, and its gradients."""
-
-    outer: float = 0.0
-    """Gathered parameters outside the blocks, alive through forward and backward."""
-    block: float = 0.0
-    """One block's gathered parameters."""
-    prefetch: float = 1.0
-    """Blocks gathered at once in forward."""
-    kept: float = 0.0
-    """All blocks' gathered parameters, where they are not resharded after forward."""
-    block_gradient: float = 0.0
-    """One block's unsharded gradients and the buffer that reduces them."""
-    outer_gradient: float = 0.0
-    reduce: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +30,22 @@ def walk(
     accumulating: bool,
     embedding_gradient: float,
     tied: bool,
-    sharded_gradients: bool,
+    gradient_share: float = 1.0,
     in_flight: float = 1.0,
 ) -> Peak:
     """Follow one step of the steady state.
 
     ``accumulating``: gradients of earlier micro-steps are there during forward. ``embedding_gradient``: bytes of the
-    dense gradient of the input embedding. ``in_flight``: micro-batches whose activations a pipeline stage holds.
+    dense gradient of the input embedding. ``gradient_share``: part of a gradient that stays on this rank after it was
+    reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
     """
     resident = states.weights + states.masters + states.optimizer + states.buffers + activations.shared
+    resident += windows.constant
     held = states.gradients if accumulating else 0.0
     waiting = (in_flight - 1) * activations.kept
     kept = activations.kept + waiting
     head = activations.head
+    layers = sum(run.count for run in activations.runs)
     best: dict[str, tuple[float, dict[str, float]]] = {}
 
     def consider(phase: str, **parts: float) -> None:
@@ -67,78 +53,101 @@ def walk(
         if phase not in best or total > best[phase][0]:
             best[phase] = (total, parts)
 
-    gathered = windows.outer + windows.kept
-    # forward: through the last block, then the head
-    done = waiting
-    casts = 0.0
+    # forward: through each run of blocks, then the head
+    done, casts, passed = waiting, 0.0, 0
     for run in activations.runs:
         f = run.footprint
-        inner = f.forward_plain if run.checkpointed else f.forward_saving
-        before = done + run.kept * (run.count - 1)
+        passed += run.count
+        gathered = windows.outer + windows.block * windows.forward_blocks
+        if not windows.reshard:
+            gathered = windows.outer + windows.block * (passed + 1)
         consider(
             "forward",
             gradients=held,
-            activations=before + (run.kept if run.checkpointed else f.input) + inner,
-            gathered=gathered + windows.block * windows.prefetch,
-            casts=casts + f.casts * (run.count - 1),
+            activations=done
+            + run.kept * (run.count - 1)
+            + (run.kept + f.forward_plain if run.checkpointed else f.input + f.forward_saving),
+            gathered=gathered,
+            casts=casts + (f.casts * (run.count - 1) if run.checkpointed else 0.0),
         )
         done += run.kept * run.count
-        casts += f.casts * run.count
+        # without checkpointing the cached copies are the ones that backward keeps, counted there
+        casts += f.casts * run.count if run.checkpointed else 0.0
+    everything = 0.0 if windows.reshard else windows.block * layers
     if head is not None:
         consider(
             "forward",
             gradients=held,
             activations=kept + head.input,
             logits=head.forward_saving,
-            gathered=gathered,
+            gathered=windows.outer + everything + windows.block * windows.head_blocks,
             casts=casts,
         )
-    # backward: the head, then blocks from last to first
+    # backward: the head, then the blocks from last to first
     grown = 0.0
+    sharded = windows.unsharded_gradients
+    outer_gradient = windows.outer_gradient if head is not None else 0.0
     if head is not None:
-        extra = head.backward if not accumulating else head.backward_accumulating
-        keeps_input = head.input if head.saves_input else 0.0
-        if sharded_gradients:
-            extra = head.backward
-        consider("backward", gradients=held, activations=kept + keeps_input, logits=extra, gathered=gathered)
-        grown += head.gradients
-    left = kept
-    for run in reversed(activations.runs):
-        f = run.footprint
-        backward = f.backward_accumulating if accumulating and not sharded_gradients else f.backward
-        incoming = f.output
-        for position in (0, run.count - 1):
-            if position and run.count == 1:
-                continue
-            alive = left - run.kept * position
-            grads = held if accumulating else min(grown + f.gradients * position, states.gradients)
-            if sharded_gradients and accumulating:
-                grads = held
-            if run.checkpointed:
-                inner = max(f.forward_saving + incoming, backward)
-                rest = alive
-            else:
-                inner = backward
-                rest = alive - f.saved
-            consider(
-                "backward",
-                gradients=grads,
-                activations=rest + inner,
-                gathered=windows.outer + windows.block * 2 + max(0.0, windows.kept - windows.block * 2),
-                reduce=windows.reduce,
-            )
-        left -= run.kept * run.count
-        grown += f.gradients * run.count
-    total = states.gradients
-    if embedding_gradient:
-        rest = total if tied or accumulating else max(0.0, total - embedding_gradient)
         consider(
             "backward",
-            gradients=rest,
-            activations=waiting + activations.embedding_output,
-            embedding_gradient=embedding_gradient,
-            gathered=windows.outer,
+            gradients=held,
+            activations=kept + (head.input if head.saves_input else 0.0),
+            logits=head.backward if sharded or not accumulating else head.backward_accumulating,
+            gathered=windows.outer + (everything or windows.block * windows.head_blocks),
         )
+        grown += 0.0 if sharded else head.gradients
+    left, remaining = kept, layers
+    for run in reversed(activations.runs):
+        f = run.footprint
+        backward = f.backward_accumulating if accumulating and not sharded else f.backward
+        for position in sorted({0, run.count - 1}):
+            alive = left - run.kept * position
+            reduced = min(grown + f.gradients * position * gradient_share, states.gradients)
+            if run.checkpointed:
+                inner = alive + max(f.forward_saving + f.output, backward)
+            else:
+                inner = alive - f.saved + backward
+            gathered = windows.outer + windows.block * windows.backward_blocks
+            if not windows.reshard:
+                gathered = windows.outer + windows.block * (remaining - position)
+            consider(
+                "backward",
+                gradients=held or reduced,
+                activations=inner,
+                gathered=gathered,
+                reduce=windows.reduce + outer_gradient,
+            )
+        left -= run.kept * run.count
+        remaining -= run.count
+        grown += f.gradients * run.count * gradient_share
+    if embedding_gradient:
+        if sharded:
+            pair = 3 if tied else 1
+            consider(
+                "backward",
+                gradients=held or grown,
+                activations=waiting,
+                embedding_gradient=embedding_gradient * pair + (0.0 if tied else outer_gradient),
+                gathered=windows.outer,
+                reduce=windows.reduce,
+            )
+            consider(
+                "backward",
+                gradients=held or grown,
+                activations=waiting,
+                embedding_gradient=embedding_gradient + (0.0 if tied else outer_gradient),
+                reduce=windows.reduce + windows.outer_reduce,
+            )
+        else:
+            # a tied embedding waits with the head's gradient and is summed into a third tensor
+            total = states.gradients
+            consider(
+                "backward",
+                gradients=total if accumulating else max(0.0, total - embedding_gradient),
+                activations=waiting + activations.embedding_output,
+                embedding_gradient=embedding_gradient * (3 if tied else 1),
+                gathered=windows.outer,
+            )
     consider("step", gradients=states.gradients, workspace=states.workspace)
     consider("load")
     phases = {phase: total for phase, (total, _) in best.items()}

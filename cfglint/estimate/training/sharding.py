@@ -1,0 +1,64 @@
+"""What sharding adds on top of the shards: gathered parameters, prefetch, reduction buffers.
+
+FSDP2 as in torch 2.13 ``torch/distributed/fsdp/_fully_shard`` (blocks wrapped one by one, the rest in a root group):
+a gathered block is its parameters plus the flat all-gather buffer, which is held until the next gather; backward
+prefetches the next block's buffer and holds the reduce-scatter input of the block before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.states import Parameters, States, trainable_dtype
+from cfglint.estimate.training.tape import DTYPE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Bytes that are there only while parameters are gathered or gradients reduced."""
+
+    outer: float = 0.0
+    """Gathered parameters outside the blocks."""
+    block: float = 0.0
+    """One block's gathered parameters."""
+    forward_blocks: float = 0.0
+    """Blocks' worth of parameters and buffers while one block runs forward."""
+    head_blocks: float = 0.0
+    backward_blocks: float = 0.0
+    reshard: bool = True
+    """False: blocks stay gathered from forward until their backward."""
+    reduce: float = 0.0
+    """Reduction buffer of one block."""
+    outer_gradient: float = 0.0
+    """Unsharded gradients of the outer group, held until backward ends."""
+    outer_reduce: float = 0.0
+    unsharded_gradients: bool = False
+    """Gradients of a block exist whole before they are reduced."""
+    constant: float = 0.0
+    """Buffers that live through the step (buckets)."""
+
+
+def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) -> Windows:
+    """The windows of one rank."""
+    if plan.sharding in ("none", "ddp") or not layers:
+        return Windows()
+    stored = DTYPE_BYTES[trainable_dtype(plan) if not plan.adapter else plan.weight_dtype]
+    gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
+    reduced = 4.0 if plan.compute_dtype and stored == 4 else gathered
+    block = (parameters.linear + parameters.experts + parameters.rest) / layers
+    outer = parameters.embedding + parameters.head + parameters.outside
+    if plan.sharding == "fsdp2":
+        return Windows(
+            outer=outer * gathered,
+            block=block * gathered,
+            forward_blocks=2,
+            head_blocks=1,
+            backward_blocks=2 if plan.reshard else 0,
+            reshard=plan.reshard,
+            reduce=block * reduced,
+            outer_gradient=(parameters.head or parameters.embedding) * gathered,
+            outer_reduce=outer * reduced,
+            unsharded_gradients=not plan.adapter,
+        )
+    return Windows()
