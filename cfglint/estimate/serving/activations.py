@@ -35,6 +35,8 @@ class ProfiledPeak:
     text: str
     driver: str
     """``sampler``, ``forward`` or ``encoder``."""
+    sampler_bytes: float = 0.0
+    """What the sampler adds to the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,4 +194,4 @@ def profiled_peak(
             candidates.append((encoder, f"encoder pass over {profile.tokens} image tokens", "encoder"))
     size, text, driver = max(candidates)
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)
-    return ProfiledPeak(size, max(low, others) if low else size, max(high, size), text, driver)
+    return ProfiledPeak(size, max(low, others) if low else size, max(high, size), text, driver, max(0.0, size - others))

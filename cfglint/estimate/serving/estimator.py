@@ -9,7 +9,7 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.llamacpp import estimate_llamacpp
 from cfglint.estimate.serving.lmdeploy import estimate_lmdeploy
-from cfglint.estimate.serving.model_source import served_model
+from cfglint.estimate.serving.model_source import ServedModel, served_model
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.sglang import estimate_sglang
 from cfglint.estimate.serving.tgi import estimate_tgi

@@ -11,6 +11,8 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 _BYTES = {
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
 }  # fmt: skip
+FP4_EXPERT_BITS = 4 + 8 / 32
+"""MXFP4: a shared 8-bit scale for 32 weights (OCP Microscaling 1.0), as ``expert_dtype: fp4`` means."""
 _NO_SCHEME = frozenset({"", "none", "null", "bf16", "fp16", "bfloat16", "float16"})
 _CONTAINERS = (
     "compressed-tensors",
@@ -40,7 +42,8 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
         settings.assume("the checkpoint's quantization method is not known here: weights are taken as 16 bits")
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:
-        return own
+        four = "fp4" in str(arch.config.get("expert_dtype") or "").lower()
+        return replace(own, expert_bits=FP4_EXPERT_BITS) if four else own
     if named is None or named.lower() in _NO_SCHEME:
         return scheme_from_name(settings.format_in_name) if settings.format_in_name else None
     found = scheme_from_name(named)

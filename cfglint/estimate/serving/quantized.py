@@ -29,6 +29,8 @@ class Scheme:
     experts_only: bool = False
     keep: tuple[re.Pattern[str], ...] = ()
     keep_vision: bool = True
+    expert_bits: float | None = None
+    """Bits of the experts' weights where they differ (DeepSeek-V4: FP4 experts in an FP8 checkpoint)."""
     runtime: bool = False
     """Quantized by the engine while loading, from a 16-bit checkpoint."""
 
@@ -43,6 +45,9 @@ class Scheme:
         if tensor.role not in LAYER_ROLES or not (tensor.linear or tensor.role == "expert"):
             return False
         return not any(pattern.fullmatch(tensor.module) for pattern in self.keep)
+
+    def bits_of(self, tensor: Tensor) -> float:
+        return self.expert_bits if self.expert_bits is not None and tensor.role == "expert" else self.bits
 
 
 def scheme_from_name(name: str, *, runtime: bool = False) -> Scheme | None:

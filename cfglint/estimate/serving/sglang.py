@@ -17,6 +17,8 @@ VISION_FACTOR = 0.95
 """Vision-language models shrink the default fraction by this (server_args.py)."""
 MAMBA_RATIO = 0.9
 """Default of ``--mamba-full-memory-ratio``: state memory over full-attention memory."""
+UNIFIED_FREE_LOW = 0.3
+"""Share of a unified memory that may be free at start: 20 of 64 GiB after loading 2 GiB on a Jetson Orin log."""
 GRAPH_FIXED, GRAPH_PER_CAPTURE_LAYER = 0.05 * GIB, 0.0009 * GIB
 """Fitted: 0.07 GiB for 3 captures of 24 layers, 1.66 to 1.93 GiB for large models at full capture lists (SGLang logs)."""
 
@@ -44,6 +46,9 @@ def estimate_sglang(
     pool = free * fraction - rank.weights.bytes
     doubt = 0.01 * free + 0.3 * parallel
     cache = Interval(free * fraction - rank.weights.high - doubt, pool, free * fraction - rank.weights.low + doubt)
+    if _shares_host_memory(gpu):
+        cache = Interval(cache.low - (1 - UNIFIED_FREE_LOW) * free * fraction, cache.expected, cache.high)
+        settings.assume("the fraction is of the memory free at start, which the host shares on this device")
     if rank.sequence_state_bytes():
         ratio = settings.number("mamba_full_memory_ratio") or MAMBA_RATIO
         cache = cache.scaled(1 / (1 + ratio))
@@ -79,6 +84,10 @@ def estimate_sglang(
         estimate.memory.verdict = "tight"
         settings.assume(f"the pool holds fewer tokens than the context length {length}: longer requests are refused")
     return estimate
+
+
+def _shares_host_memory(gpu: Accelerator) -> bool:
+    return gpu.id.upper().startswith(("JETSON", "GB10", "RYZEN"))
 
 
 def _batch(

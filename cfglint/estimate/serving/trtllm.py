@@ -15,6 +15,8 @@ FREE_FRACTION = 0.9
 MAX_NUM_TOKENS = 8192
 """Default ``max_num_tokens`` of the builder."""
 LOGIT_BYTES = 4
+UNSTATED_BUILD = 6
+"""How much larger than the default's an engine's buffers can be where the build is not stated (TensorRT-LLM#224)."""
 
 
 def estimate_trtllm(
@@ -32,7 +34,7 @@ def estimate_trtllm(
         tokens = batch * inputs if batch and inputs else MAX_NUM_TOKENS
         settings.assume(f"engine built for {tokens} tokens a pass" + ("" if batch and inputs else " (builder default)"))
     forward = rank.forward_bytes(tokens) + (batch or 0) * arch.vocab_size * LOGIT_BYTES
-    activation = Interval(forward * 0.7, forward, forward * (1.5 if batch and inputs else 4))
+    activation = Interval(forward * 0.7, forward, forward * (1.5 if batch and inputs else UNSTATED_BUILD))
     fraction = settings.number(
         "free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "kv_cache_free_gpu_memory_fraction"
     )

@@ -388,6 +388,9 @@ class _Vllm:
         self._answers(serving, settings, tight.layout, blocks)
         # The log's line is the first rank's; the pool that counts is the smallest stage's.
         cache = Interval(min(st.cache.low for st in stages), tight.cache.expected, max(st.cache.high for st in stages))
+        if self.runner == "V0" and self.sharding.tensor > 1:
+            # V0 gathers logits on the driver alone: the other ranks' lines show the sampler's share as cache.
+            cache = Interval(cache.low, cache.expected, cache.high + tight.peak.sampler_bytes)
         serving.kv_cache = cache
         serving.activation_peak = (first.peak if self.sharding.pipeline > 1 else tight.peak).bytes
         serving.non_torch = non_torch.expected

@@ -132,7 +132,7 @@ def rank_weights(
         size = elements * parameter_bytes
         unquantized += size * present
         if scheme is not None and quantized:
-            size = elements * scheme.bits / 8
+            size = elements * scheme.bits_of(tensor) / 8
             if scheme.name == "mxfp4":
                 size *= _mxfp4_growth(arch, sharding, mxfp4_padding)
             parts[tensor.role] = parts.get(tensor.role, 0.0) + size * present
