@@ -45,7 +45,7 @@ def lint_files(
         for name, text in files.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))  # a lone surrogate is a byte that is no UTF-8
             if name.startswith(".cfglint/") or name in SETTINGS_FILES or detect_format(name, text) is None:
                 continue
             sources.append(read_file(path, name))

@@ -24,5 +24,9 @@ class NotUtf8(ProblemRule):
         example("axolotl.yaml", """base_model: Qwen/Qwen2.5-0.5B  # größer\nsequence_len: 2048\nmicro_batch_size: 2\ndatasets: []"""),
     )
     bad = (
-        BYTES
+        # the surrogate stands for the byte 0xF6, which Latin-1 writes for the letter
+        example(
+            "axolotl.yaml",
+            "base_model: Qwen/Qwen2.5-0.5B  # gr\udcf6\udcdfer\nsequence_len: 2048\nmicro_batch_size: 2\ndatasets: []",
+        ),
     )
