@@ -29,6 +29,8 @@ class FileReport:
     why: str | None = None
     broken_as: str | None = None
     """The dialect a file that does not parse looks like."""
+    fault: str | None = None
+    """A dialect that raised while reading the file: reported as an internal fault, the rest of the run goes on."""
 
 
 @lru_cache(maxsize=1)
@@ -65,15 +67,14 @@ def recognise_files(
         if file.fatal:
             report.broken_as = _sniff(file.text)
         forced = override(file.path) or _pragma_dialect(file)
-        for document in file.documents:
-            for reading in _document(document, forced):
-                readings.append(reading)
-                if reading.dialect not in report.dialects:
-                    report.dialects.append(reading.dialect)
-                report.carrier = report.carrier or reading.carrier
-                report.why = report.why or reading.why or None
-        if file.script is not None and not file.documents:
-            for reading in _launches(Document(file), _script_launches):
+        documents = file.documents or ([Document(file)] if file.script is not None else [])
+        for document in documents:
+            try:
+                found = _document(document, forced)
+            except Exception as error:
+                report.fault = f"{type(error).__name__}: {error}"
+                continue
+            for reading in found:
                 readings.append(reading)
                 if reading.dialect not in report.dialects:
                     report.dialects.append(reading.dialect)

@@ -108,7 +108,7 @@ class _Runner:
         self._instances: dict[tuple[int, str], list[Rule]] = {}
 
     def findings(self, progress: Callable[[int, int], None] | None) -> list[Finding]:
-        found: list[Finding] = []
+        found: list[Finding] = list(self._unread())
         subjects = list(self._subjects())
         for i, (method, kind, subject, path) in enumerate(subjects):
             for rule in self._rules(path, method, kind):
@@ -116,6 +116,22 @@ class _Runner:
             if progress is not None:
                 progress(i + 1, len(subjects))
         return found
+
+    def _unread(self) -> Iterator[Finding]:
+        """Files on which a dialect failed."""
+        for path, report in self.reports.items():
+            if report.fault is not None:
+                self.faults.append(RuleFault("", path, report.fault))
+                yield Finding(
+                    code=INTERNAL_FAULT,
+                    name="rule-fault",
+                    severity="error",
+                    confidence="high",
+                    message=f"reading this file failed: {report.fault}",
+                    places=(),
+                    path=path,
+                    help="this is a fault of cfglint, not of your file; please report it",
+                )
 
     def active(self, path: str) -> frozenset[str]:
         """Codes of the rules that looked at a path. A file that no dialect claims is asked only about its comments."""
