@@ -10,11 +10,13 @@ GROUPS: dict[str, str] = {
     "dense": (
         "llama qwen2 qwen3 mistral ministral ministral3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj "
         "gpt_bigcode opt bloom falcon mpt starcoder2 cohere cohere2 olmo olmo2 olmo3 granite glm glm4 stablelm apertus arcee "
-        "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen"
+        "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen mllama_text_model "
+        "qwen2_vl_text qwen2_5_vl_text qwen3_vl_text glm4v_text"
     ),
     "moe": (
         "mixtral qwen2_moe qwen3_moe olmoe minimax_m2 phimoe gpt_oss granitemoe deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 "
-        "glm_moe_dsa deepseek_v4 glm4_moe dots1 hunyuan_v1_moe ernie4_5_moe dbrx llama4_text mimo_v2_flash"
+        "glm_moe_dsa deepseek_v4 glm4_moe dots1 hunyuan_v1_moe ernie4_5_moe dbrx llama4_text mimo_v2_flash "
+        "minimax_m3_vl_text qwen3_vl_moe_text"
     ),
     "hybrid": (
         "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next qwen3_5_text "
@@ -22,6 +24,11 @@ GROUPS: dict[str, str] = {
     ),
     "encoder": "bert roberta xlm-roberta camembert distilbert electra albert deberta-v2 modernbert",
     "seq2seq": "t5 mt5 umt5 bart whisper",
+    "gemma": "gemma3n_text gemma4_text",
+    "vision": (
+        "llava llava_next llava_onevision gemma3 gemma4 paligemma idefics3 smolvlm internvl mistral3 qwen2_vl qwen2_5_vl "
+        "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl"
+    ),
 }
 """The ``model_type`` values each module describes. Modules are imported one at a time, when first asked for."""
 

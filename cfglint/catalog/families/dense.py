@@ -120,6 +120,26 @@ def full(**options: Any) -> dict[str, Part]:
     return {"full_attention": Attention(**options)}
 
 
+class CrossAttention(Attention):
+    """Llama 3.2 Vision's layers over the image: gated, their keys and values are those of the image."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        yield from vector("cross_attn_attn_gate", 1, "attention", where)
+        yield from vector("cross_attn_mlp_gate", 1, "attention", where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {**super().facts(c), "cross_attention": True, "kv_elements": 0}
+
+
+def mllama_plan(c: Config) -> tuple[Slot, ...]:
+    crossing = set(c.sequence("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38))
+    return tuple(
+        Slot("full_attention", part="cross" if index in crossing else "")
+        for index in range(c.size("num_hidden_layers"))
+    )
+
+
 LLAMA = Decoder(
     mixers=full(bias="attention_bias", output_bias="attention_bias"),
     feed_forwards={"dense": Mlp(bias="mlp_bias")},
@@ -267,6 +287,7 @@ OLMO2 = replace(
     norms=("post_attention_layernorm", "post_feedforward_layernorm"),
 )
 GLM = replace(LLAMA, mixers=full(bias="attention_bias"), feed_forwards={"dense": Mlp(fused="gate_up_proj")})
+GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
 STABLELM = Decoder(
     mixers=full(
         bias="use_qkv_bias", qk_norm="list", qk_norm_if="qk_layernorm", q_norm="q_layernorm", k_norm="k_layernorm"
@@ -324,10 +345,7 @@ FAMILIES: dict[str, Family] = {
     "olmo3": replace(OLMO2, plan=every_nth_full(4)),
     "granite": LLAMA,
     "glm": GLM,
-    "glm4": replace(
-        GLM,
-        norms=("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"),
-    ),
+    "glm4": replace(GLM, norms=GLM4_NORMS),
     "stablelm": STABLELM,
     "apertus": replace(
         LLAMA,
@@ -365,6 +383,14 @@ FAMILIES: dict[str, Family] = {
         ),
         feed_forwards={"dense": Mlp()},
     ),
+    "mllama_text_model": replace(
+        MISTRAL, mixers={**full(), "cross": CrossAttention(qk_norm="head")}, plan=mllama_plan, extra_rows=8
+    ),
+    # Text parts of vision-language models.
+    "qwen2_vl_text": QWEN2,
+    "qwen2_5_vl_text": QWEN2,
+    "qwen3_vl_text": QWEN3,
+    "glm4v_text": replace(GLM, mixers=full(bias=True), norms=GLM4_NORMS),
     # Remote code: the modeling files beside the checkpoints.
     "internlm2": INTERNLM2,
     "internlm3": replace(

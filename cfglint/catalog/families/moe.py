@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -400,6 +400,43 @@ def hyper_connections(c: Config, where: Where) -> Iterator[Tensor]:
     yield from vector("hc_head", 1, "other")
 
 
+class IndexedAttention(Attention):
+    """MiniMax-M3's sparse attention: an indexer chooses the blocks that a token attends to."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        heads, width, hidden = c.size("index_n_heads"), c.size("index_head_dim"), c.size("hidden_size")
+        yield from linear("q_proj", heads * width, hidden, "attention", where)
+        yield from linear("k_proj", width, hidden, "attention", where)
+        yield from norm("q_norm", width, where)
+        yield from norm("k_norm", width, where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {**super().facts(c), "index_elements": c.size("index_head_dim")}
+
+
+def minimax_m3_plan(c: Config) -> tuple[Slot, ...]:
+    """``layer_types`` and ``mlp_layer_types``, or their older spellings as lists of 0 and 1."""
+    count = c.size("num_hidden_layers")
+    sparse = c.raw.get("sparse_attention_config")
+    flags = sparse.get("sparse_attention_freq") if isinstance(sparse, dict) else None
+    kinds = c.sequence("layer_types") or (
+        ["minimax_m3_sparse" if flag else "" for flag in flags] if flags else [""] * count
+    )
+    named, frequency = c.sequence("mlp_layer_types"), c.sequence("moe_layer_freq")
+    experts = [kind == "sparse" for kind in named] if named else [bool(flag) for flag in frequency or [1] * count]
+    if len(kinds) != count or len(experts) != count:
+        raise UnknownArchitecture(f"the layer lists do not have num_hidden_layers {count} entries")
+    return tuple(
+        Slot(
+            "full_attention",
+            "moe" if expert else "dense",
+            part="indexed" if kind == "minimax_m3_sparse" else "full_attention",
+        )
+        for kind, expert in zip(kinds, experts, strict=True)
+    )
+
+
 DENSE_BASE = Decoder(tie_default=False)
 
 MIXTRAL = replace(DENSE_BASE, feed_forwards={"moe": Experts(width="intermediate_size")}, plan=all_experts)
@@ -443,6 +480,41 @@ GLM4_MOE = replace(
     feed_forwards={"dense": Mlp(), "moe": Experts("n_routed_experts", shared=times("n_shared_experts"))},
     plan=dense_first(usual=1),
 )
+
+DBRX = replace(
+    DENSE_BASE,
+    mixers={"full_attention": Attention(fused="Wqkv", o="out_proj")},
+    feed_forwards={
+        "moe": Experts(
+            "moe_num_experts",
+            top_k="moe_top_k",
+            width="ffn_hidden_size",
+            gate="w1",
+            up="v1",
+            down="w2",
+            router="layer",
+            router_is_linear=True,
+            separate_before_5=False,
+        )
+    },
+    plan=lambda c: (Slot("full_attention", "moe"),) * c.size("num_hidden_layers"),
+    norms=("norm_1", "norm_2"),
+    norm="layernorm",
+    embedding="wte",
+    final_norm="norm_f",
+)
+
+
+def dbrx(c: Config) -> Body:
+    """DBRX keeps the sizes of attention and experts in ``attn_config`` and ``ffn_config``."""
+    raw = dict(c.raw)
+    for key in ("attn_config", "ffn_config"):
+        part = c.raw.get(key)
+        if isinstance(part, Mapping):
+            raw.update((name, value) for name, value in part.items() if name not in ("model_type", "hidden_size"))
+    raw.setdefault("num_key_value_heads", raw.get("kv_n_heads"))
+    return DBRX(Config(raw, c.model_type, nested=c.nested))
+
 
 FAMILIES: dict[str, Family] = {
     "mixtral": MIXTRAL,
@@ -526,28 +598,7 @@ FAMILIES: dict[str, Family] = {
         plan=ernie_plan,
         extra=ernie_correction,
     ),
-    "dbrx": replace(
-        DENSE_BASE,
-        mixers={"full_attention": Attention(fused="Wqkv", o="out_proj")},
-        feed_forwards={
-            "moe": Experts(
-                "moe_num_experts",
-                top_k="moe_top_k",
-                width="ffn_hidden_size",
-                gate="w1",
-                up="v1",
-                down="w2",
-                router="layer",
-                router_is_linear=True,
-                separate_before_5=False,
-            )
-        },
-        plan=lambda c: (Slot("full_attention", "moe"),) * c.size("num_hidden_layers"),
-        norms=("norm_1", "norm_2"),
-        norm="layernorm",
-        embedding="wte",
-        final_norm="norm_f",
-    ),
+    "dbrx": dbrx,
     "llama4_text": replace(
         DENSE_BASE,
         mixers=full(bias="attention_bias", output_bias="attention_bias"),
@@ -569,4 +620,18 @@ FAMILIES: dict[str, Family] = {
         feed_forwards={"dense": Mlp(), "moe": Experts("n_routed_experts")},
         plan=mimo_plan,
     ),
+    "minimax_m3_vl_text": replace(
+        DENSE_BASE,
+        mixers={"full_attention": Attention(qk_norm="head"), "indexed": IndexedAttention(qk_norm="head")},
+        feed_forwards={
+            "dense": Mlp(fused="gate_up_proj", width="dense_intermediate_size"),
+            "moe": Experts(
+                width="intermediate_size",
+                shared=lambda c: c.size("shared_intermediate_size"),
+                shared_fused="gate_up_proj",
+            ),
+        },
+        plan=minimax_m3_plan,
+    ),
+    "qwen3_vl_moe_text": QWEN3_MOE,
 }

@@ -84,7 +84,11 @@ class Heads(NamedTuple):
 
 
 def read_heads(
-    c: Config, heads: str = "num_attention_heads", kv_heads: str = "num_key_value_heads", head_dim: str = "head_dim"
+    c: Config,
+    heads: str = "num_attention_heads",
+    kv_heads: str = "num_key_value_heads",
+    head_dim: str = "head_dim",
+    hidden: str = "hidden_size",
 ) -> Heads:
     """Attention heads.
 
@@ -98,7 +102,7 @@ def read_heads(
     divide(c.spelled(heads), count, c.spelled(kv_heads), groups)
     width = c.get(head_dim) if head_dim else None
     if width is None:
-        width = divide(c.spelled("hidden_size"), c.size("hidden_size"), c.spelled(heads), count)
+        width = divide(c.spelled(hidden), c.size(hidden), c.spelled(heads), count)
     return Heads(count, groups, whole(head_dim, width, at_least=1))
 
 
@@ -138,7 +142,7 @@ class Attention:
     """Values are the keys: no value projection."""
 
     def read(self, c: Config) -> Heads:
-        read = read_heads(c, self.heads, self.kv_heads, self.head_dim)
+        read = read_heads(c, self.heads, self.kv_heads, self.head_dim, self.hidden)
         return read._replace(kv_heads=1) if self.multi_query and c.flag(self.multi_query) else read
 
     def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
@@ -327,6 +331,8 @@ class Decoder:
     norm_bias: Flag = False
     embedding: str = "embed_tokens"
     embedding_size: str = "hidden_size"
+    extra_rows: int = 0
+    """Rows of the embedding that the head does not have (Llama 3.2 Vision: 8)."""
     positions: str = ""
     """Module of learned absolute positions."""
     positions_if: Flag = True
@@ -352,7 +358,7 @@ class Decoder:
         embedded = c.size(self.embedding_size, hidden)
         body = Body(text=c, norm=self.norm)
         tensors = body.tensors
-        tensors += matrix(self.embedding, (vocabulary, embedded), "embedding")
+        tensors += matrix(self.embedding, (vocabulary + self.extra_rows, embedded), "embedding")
         norm_bias = c.flag(self.norm_bias)
         if self.positions and c.flag(self.positions_if):
             length = c.size(self.positions_size) + self.positions_offset
