@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor
@@ -19,6 +19,42 @@ LAYER_ROLES = frozenset({"attention", "mla", "mlp", "expert", "shared_expert", "
 """Roles whose matrices a whole-model method quantizes; embeddings, heads, norms and routers stay."""
 
 
+_PARENTS = {
+    "attention": "self_attn", "mla": "self_attn", "mlp": "mlp", "expert": "mlp.experts.0",
+    "shared_expert": "mlp.shared_experts", "linear_attention": "linear_attn", "ssm": "mixer",
+}  # fmt: skip
+"""Where the usual modeling code keeps a role's modules inside a layer."""
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """Modules a checkpoint leaves in 16 bits."""
+
+    paths: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    def kept(self, tensor: Tensor) -> frozenset[int]:
+        """Layers in which this tensor is not quantized."""
+        if not self.paths and not self.patterns:
+            return frozenset()
+        parts = (*_PARENTS.get(tensor.role, "").split("."), tensor.module)
+        if any(part in self.paths for part in parts):
+            return frozenset(tensor.layers)
+        inside = ".".join(parts)
+        return frozenset(layer for layer in tensor.layers if self._names(f"layers.{layer}", parts, inside))
+
+    def _names(self, layer: str, parts: tuple[str, ...], inside: str) -> bool:
+        path = layer
+        if path in self.paths:
+            return True
+        for part in parts:
+            path = f"{path}.{part}"
+            if path in self.paths:
+                return True
+        full = f"model.{layer}.{inside}"
+        return any(pattern.match(full) or pattern.match(full[6:]) for pattern in self.patterns)
+
+
 @dataclass(frozen=True)
 class Scheme:
     """``bits``: of one quantized weight with scales and zero points; ``text`` shows them."""
@@ -27,7 +63,7 @@ class Scheme:
     bits: float
     text: str
     experts_only: bool = False
-    keep: tuple[re.Pattern[str], ...] = ()
+    keep: Exceptions = Exceptions()
     keep_vision: bool = True
     expert_bits: float | None = None
     """Bits of the experts' weights where they differ (DeepSeek-V4: FP4 experts in an FP8 checkpoint)."""
@@ -42,9 +78,7 @@ class Scheme:
             return tensor.role == "expert"
         if tensor.role in ("vision", "audio", "projector"):
             return not self.keep_vision and len(tensor.shape) == 2
-        if tensor.role not in LAYER_ROLES or not (tensor.linear or tensor.role == "expert"):
-            return False
-        return not any(pattern.fullmatch(tensor.module) for pattern in self.keep)
+        return tensor.role in LAYER_ROLES and (tensor.linear or tensor.role == "expert")
 
     def bits_of(self, tensor: Tensor) -> float:
         return self.expert_bits if self.expert_bits is not None and tensor.role == "expert" else self.bits
@@ -124,11 +158,27 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme | None:
 
 
 def _with_exceptions(scheme: Scheme, config: Mapping[str, Any]) -> Scheme:
-    """Modules the checkpoint names as not quantized."""
-    keep: list[re.Pattern[str]] = []
+    """Modules the checkpoint names as not quantized: module names, paths with or without a layer, patterns."""
+    paths: set[str] = set()
+    patterns: list[re.Pattern[str]] = []
     for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers"):
         named = config.get(key)
         for entry in named if isinstance(named, (list, tuple)) else ():
-            if isinstance(entry, str) and not re.search(r"layers\.\d", entry):
-                keep.append(re.compile(re.escape(entry.removeprefix("re:").strip("*$^").rsplit(".", 1)[-1])))
-    return Scheme(scheme.name, scheme.bits, scheme.text, scheme.experts_only, tuple(keep), scheme.keep_vision)
+            if not isinstance(entry, str):
+                continue
+            try:
+                if entry.startswith("re:"):
+                    patterns.append(re.compile(entry[3:]))
+                elif "*" in entry:
+                    patterns.append(re.compile(".*".join(map(re.escape, entry.split("*")))))
+                else:
+                    paths.add(_layer_path(entry))
+            except re.error:
+                continue
+    return replace(scheme, keep=Exceptions(frozenset(paths), tuple(patterns)))
+
+
+def _layer_path(entry: str) -> str:
+    """The path from ``layers`` on, whatever the model calls what stands before."""
+    at = entry.find("layers.")
+    return entry[at:] if at >= 0 else entry

@@ -16,6 +16,7 @@ PREFILL_TOKENS = 4096
 """Default of ``max_batch_prefill_tokens`` (launcher main.rs)."""
 SPARE_INPUT_TOKENS = 50
 """The launcher's room above ``max_input_tokens`` where the batch is not stated."""
+WARM_UP_SINCE = (0, 9)
 CHUNKING_SINCE = (3, 0)
 LOGIT_BYTES_LOW, LOGIT_BYTES, LOGIT_BYTES_HIGH = 2, 4, 8
 """Before 3.0 the warm-up asks for log-probabilities of every prompt token: 16-bit logits and their log-softmax."""
@@ -36,6 +37,9 @@ def estimate_tgi(
     stated = settings.positive("max_num_batched_tokens", "max_batch_prefill_tokens")
     tokens = stated or max(PREFILL_TOKENS, (input_tokens or 0) + SPARE_INPUT_TOKENS)
     chunked = version.release is None or version.release >= CHUNKING_SINCE
+    warmed = version.release is None or version.release >= WARM_UP_SINCE
+    if not warmed:
+        tokens = 1
     forward = rank.forward_bytes(tokens)
     logits = 0 if chunked else tokens * arch.vocab_size
     activation = Interval(

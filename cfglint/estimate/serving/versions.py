@@ -13,6 +13,8 @@ Release = tuple[int, ...]
 
 _DATED = re.compile(r"^20\d\d[-.]\d\d")
 _TENS = re.compile(r"^v?(\d+)\.(\d)x\b")
+_ANY_PATCH = re.compile(r"^v?(\d+)\.(\d+)\.[xX*]")
+LAST_PATCH = 99
 _EXACT = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _UPPER_ONLY = re.compile(r"^\s*<=?\s*\d")
 
@@ -29,13 +31,15 @@ class EngineVersion:
 def read_version(text: str | None) -> EngineVersion:
     """Read ``0.19.0``, ``0.6.x``, ``0.2x`` (0.20 to 0.29), ``>=0.17``, ``0.25-0.26``, ``0.26.1rc1.dev608``.
 
-    Dates and fork names select no release. A range selects its lower end, the oldest law it can mean.
+    Dates and fork names select no release. A range selects its lower end; ``0.6.x`` the last patch of 0.6.
     """
     if not text or _DATED.match(text.strip()):
         return EngineVersion(None, text or "", False)
     text = text.strip()
     if tens := _TENS.match(text):
         return EngineVersion((int(tens[1]), int(tens[2]) * 10), text, False)
+    if patches := _ANY_PATCH.match(text):
+        return EngineVersion((int(patches[1]), int(patches[2]), LAST_PATCH), text, False)
     found = _EXACT.search(text)
     if found is None or _UPPER_ONLY.match(text):
         return EngineVersion(None, text, False)

@@ -135,7 +135,9 @@ def rank_weights(
             size = elements * scheme.bits_of(tensor) / 8
             if scheme.name == "mxfp4":
                 size *= _mxfp4_growth(arch, sharding, mxfp4_padding)
-            parts[tensor.role] = parts.get(tensor.role, 0.0) + size * present
+            kept = len(scheme.keep.kept(tensor)) * present / max(1, len(tensor.layers))
+            whole = elements * parameter_bytes
+            parts[tensor.role] = parts.get(tensor.role, 0.0) + size * (present - kept) + whole * kept
             continue
         name = _FUSED.get(tensor.module, tensor.module) if tensor.role != "vision" else tensor.module
         bucket = fused.setdefault((tensor.role, name, tensor.layers), [0.0, float(present)])
