@@ -280,9 +280,8 @@ def state_defaults(facts: FactReader) -> None:
 
 def state_loading_default(facts: FactReader) -> None:
     """``from_pretrained`` loads fp32 before transformers 5, and the checkpoint's own dtype since."""
-    if not facts.reading.facts.stated("weight_dtype"):
-        facts.default("weight_dtype", UNKNOWN, "transformers", ">=5", "the checkpoint's dtype")
-        facts.default("weight_dtype", "fp32", "transformers", "<5")
+    facts.default("weight_dtype", UNKNOWN, "transformers", ">=5", "the checkpoint's dtype")
+    facts.default("weight_dtype", "fp32", "transformers", "<5")
 
 
 def read_arguments(
@@ -306,7 +305,8 @@ def read_arguments(
         state_lora(facts)
     _state_task(facts)
     state_defaults(facts)
-    state_loading_default(facts)
+    if not reading.facts.stated("weight_dtype"):
+        state_loading_default(facts)
     return reading
 
 
@@ -374,7 +374,7 @@ class HfTrainingArguments(Dialect):
         telling = [key for key in found if key not in _ANYWHERE]
         if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) < 2:
             return None
-        if not (model or len(found) >= 3 or len(telling) >= 2):
+        if not (model or (len(found) >= 3 and telling) or len(telling) >= 2):
             return None
         if evidence(root, ("architectures", "hidden_size", "transformers_version")):
             return None

@@ -72,7 +72,7 @@ def _state_method(facts: FactReader) -> None:
         word = adapter or base
     else:
         word = f"{base}+{adapter}" if adapter else base
-    if facts.given("finetuning_type"):
+    if text(facts.value("finetuning_type")) is not None:
         facts.state("method", word, "finetuning_type")
     elif base != "full":
         facts.state("method", word, "stage")

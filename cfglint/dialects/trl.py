@@ -85,6 +85,9 @@ _LEARNING_RATES = {
     "distillation": 1e-6, "reward": 1e-4, "online_dpo": 5e-7, "ppo": 3e-6,
 }  # fmt: skip
 
+_LEARNING_RATES_SINCE = {"reward": "0.24", "ppo": "0.29"}
+"""First release with these defaults, where it is not 0.12; transformers' own before."""
+
 _CHUNKED_SINCE = {"sft": "1.7", "dpo": "1.14", "kto": "1.14", "grpo": "1.15", "rloo": "1.15"}
 """First release whose trainer takes log-probabilities chunk by chunk, without all logits at once."""
 
@@ -94,6 +97,13 @@ _ONLY_TRL = frozenset(
      "loss_type", "padding_free", "dataset_num_proc", "dataset_splits", "dataset_configs"}
     | {key for _, keys in _TRAINER_KEYS for key in keys}
 ) - {"neftune_noise_alpha", "use_vllm", "judge", "max_seq_length", "lmbda", "vllm_gpu_memory_utilization"}  # fmt: skip
+
+_EXAMPLE_SCRIPTS = frozenset({
+    "dataset_config_name", "block_size", "train_file", "validation_file", "test_file", "max_source_length",
+    "preprocessing_num_workers", "max_train_samples", "max_eval_samples", "pad_to_max_length", "task_name", "do_train",
+    "overwrite_cache", "tokenizer_name", "config_name", "use_fast_tokenizer", "text_column", "source_lang",
+})  # fmt: skip
+"""Keys of transformers' example scripts, which also name their data with ``dataset_name``."""
 
 _OTHERS = frozenset({
     "dataset_mix_dir", "dataset_mixer_list", "with_tracking", "use_slow_tokenizer", "finetuning_type", "tuner_type",
@@ -172,7 +182,9 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
     stated = facts.reading.facts.stated
     rate = _LEARNING_RATES.get(trainer)
     if not stated("learning_rate") and rate is not None:
-        facts.default("learning_rate", rate, "trl", ">=0.24" if trainer == "reward" else ">=0.12")
+        since = _LEARNING_RATES_SINCE.get(trainer, "0.12")
+        facts.default("learning_rate", rate, "trl", f">={since}")
+        facts.default("learning_rate", 5e-5, "trl", f"<{since}")
     if not stated("gradient_checkpointing"):
         facts.default("gradient_checkpointing", "full", "trl", ">=0.22")
         facts.default("gradient_checkpointing", "none", "trl", "<0.22")
@@ -183,8 +195,9 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
             facts.default("compute_dtype", "none", "trl", "<0.19")
         else:
             facts.default("compute_dtype", "none", "trl")
-    if not stated("weight_dtype") and not stated("quantization"):
+    if not stated("weight_dtype"):
         facts.default("weight_dtype", "fp32", "trl", ">=0.27")
+        state_loading_default(facts)
     chunked = _CHUNKED_SINCE.get(trainer)
     if not stated("loss_kernel") and chunked is not None:
         facts.default("loss_kernel", "chunked", "trl", f">={chunked}")
@@ -257,7 +270,6 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     _state_generation(facts, trainer)
     _state_trl_defaults(facts, trainer)
     state_defaults(facts)
-    state_loading_default(facts)
     return reading
 
 
@@ -276,6 +288,8 @@ class Trl(Dialect):
         if root.index.keys() & _OTHERS:
             return None
         own = [key for key in root.index if key in _ONLY_TRL]
+        if own == ["dataset_name"] and root.index.keys() & _EXAMPLE_SCRIPTS:
+            return None
         mixer = isinstance(root.get("dataset_mixer"), Mapping)
         arguments = evidence(root, TRAINING_ARGUMENTS)
         model = evidence(root, ("model_name_or_path",))

@@ -1,0 +1,120 @@
+"""TRL configs."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cfglint.dialects.trl import read_trl
+from cfglint.jobs.facts import UNKNOWN, Reading
+from cfglint.source.node import Mapping
+from cfglint.source.yaml import parse_yaml
+
+Read = Callable[..., Reading]
+
+BASE = "model_name_or_path: org/m\ndataset_name: org/data\nper_device_train_batch_size: 2\nlearning_rate: 1.0e-5\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "trainer", "method"),
+    [
+        ("packing: true\n", "sft", "full"),
+        ("beta: 0.1\nmax_prompt_length: 512\n", "dpo", "dpo"),
+        ("beta: 0.1\noutput_dir: out/model-orpo\n", "orpo", "orpo"),
+        ("beta: 0.1\noutput_dir: out/dpo-run\n", "dpo", "dpo"),
+        ("num_generations: 8\nmax_completion_length: 256\nbeta: 0.0\n", "grpo", "grpo"),
+        ("desirable_weight: 1.0\nbeta: 0.1\n", "kto", "kto"),
+        ("cpo_alpha: 0.5\nbeta: 2.0\n", "cpo", "orpo"),
+        ("center_rewards_coefficient: 0.01\n", "reward", "reward"),
+        ("teacher_model_name_or_path: org/big\n", "distillation", "distill"),
+        ("rloo_k: 4\n", "rloo", "grpo"),
+    ],
+)
+def test_the_trainer_from_its_keys(read: Read, keys: str, trainer: str, method: str) -> None:
+    reading = read(BASE + keys)
+    assert reading.dialect == "trl"
+    assert reading.context["trainer"] == trainer
+    assert reading.facts.value("method") == method
+
+
+def test_a_command_names_the_trainer() -> None:
+    document = parse_yaml("config.yaml", BASE).documents[0]
+    assert isinstance(document.root, Mapping)
+    reading = read_trl(document, document.root, hint="dpo")
+    assert reading.context["trainer"] == "dpo"
+    assert reading.facts.value("method") == "dpo"
+    assert reading.facts.value("sequence_length") == 1024
+
+
+def test_adapters_only_with_use_peft(read: Read) -> None:
+    off = read(BASE + "lora_r: 32\nlora_alpha: 16\n").facts
+    assert off.value("method") == "full"
+    assert not off.stated("lora_rank")
+    on = read(
+        BASE + "use_peft: true\nload_in_4bit: true\nlora_r: 32\nlora_target_modules: all-linear\nbeta: 0.1\n"
+    ).facts
+    assert on.value("method") == "dpo+qlora"
+    assert on.value("quantization") == "nf4"
+    assert on.value("lora_rank") == 32
+    assert on.value("lora_targets") == ["all-linear"]
+    default = read(BASE + "use_peft: true\n").facts
+    assert default.value("method") == "lora"
+    assert (default.value("lora_rank"), default.value("lora_alpha")) == (16, 32.0)
+
+
+def test_prompt_and_completion_make_the_sequence(read: Read) -> None:
+    fact = read(BASE + "num_generations: 4\nmax_prompt_length: 512\nmax_completion_length: 1024\n").facts.fact(
+        "sequence_length"
+    )
+    assert fact is not None
+    assert (fact.value, fact.describe()) == (1536, "512 prompt + 1024 completion tokens")
+
+
+def test_an_open_prompt_leaves_the_sequence_unknown(read: Read) -> None:
+    assert read(BASE + "num_generations: 4\nmax_completion_length: 1024\n").facts.undecided("sequence_length")
+
+
+def test_lengths_by_both_names_and_null(read: Read) -> None:
+    assert read(BASE + "packing: true\nmax_length: 2048\n").facts.value("sequence_length") == 2048
+    assert read(BASE + "max_seq_length: 8192\n").facts.value("sequence_length") == 8192
+    assert read(BASE + "packing: false\nmax_length: null\n").facts.undecided("sequence_length")
+
+
+def test_defaults_by_version(read: Read) -> None:
+    facts = read("model_name_or_path: org/m\ndataset_name: d\nper_device_train_batch_size: 1\n").facts
+    found = {
+        name: [(f.value, f.describe()) for f in facts.statements(name)]
+        for name in ("learning_rate", "gradient_checkpointing", "compute_dtype", "loss_kernel", "weight_dtype")
+    }
+    assert found["learning_rate"] == [(2e-5, "trl >=0.12 default"), (5e-5, "trl <0.12 default")]
+    assert found["gradient_checkpointing"] == [("full", "trl >=0.22 default"), ("none", "trl <0.22 default")]
+    assert found["compute_dtype"] == [("bf16", "trl >=0.19 default"), ("none", "trl <0.19 default")]
+    assert found["loss_kernel"] == [("chunked", "trl >=1.7 default"), ("torch", "trl <1.7 default")]
+    assert found["weight_dtype"] == [
+        ("fp32", "trl >=0.27 default"), (UNKNOWN, "transformers >=5 default"), ("fp32", "transformers <5 default"),
+    ]  # fmt: skip
+
+
+def test_bf16_off_stays_off(read: Read) -> None:
+    assert read(BASE + "packing: true\nbf16: false\n").facts.value("compute_dtype") == "none"
+
+
+def test_dtype_of_model_init_kwargs(read: Read) -> None:
+    facts = read(BASE + "model_init_kwargs: {dtype: bfloat16, attn_implementation: sdpa}\n").facts
+    assert facts.value("weight_dtype") == "bf16"
+    assert facts.value("attention") == "sdpa"
+
+
+def test_open_instruct_files_are_trainer_arguments(recognised: Callable[..., object]) -> None:
+    text = BASE + "dataset_mixer_list: [a, 1.0]\nuse_slow_tokenizer: true\nwith_tracking: true\nnum_train_epochs: 2\n"
+    assert recognised(text) == "hf-training-args"
+
+
+def test_example_scripts_of_transformers_name_their_data_alike(recognised: Callable[..., object]) -> None:
+    assert recognised(BASE) == "trl"
+    assert recognised(BASE + "block_size: 1024\ndo_train: true\n") == "hf-training-args"
+
+
+def test_what_a_sampling_trainer_holds_is_in_the_context(read: Read) -> None:
+    settings = read(BASE + "num_generations: 8\nuse_vllm: true\nvllm_mode: colocate\n").context["trainer_settings"]
+    assert settings["num_generations"] == 8
+    assert settings["vllm_mode"] == "colocate"
