@@ -55,6 +55,9 @@ _ANYWHERE = frozenset({
 })  # fmt: skip
 """Fields of ``TrainingArguments`` that stand in many other programs' files too."""
 
+_OPEN_INSTRUCT = ("dataset_mixer_list", "dataset_mix_dir", "with_tracking", "use_slow_tokenizer")
+"""Keys of open-instruct's arguments."""
+
 SMALL_FILE = 40
 """Keys up to which a file without telling keys is held against the whole table of arguments."""
 
@@ -304,6 +307,10 @@ def read_arguments(
     if switch is None or switch[1]:
         state_lora(facts)
     _state_task(facts)
+    if facts.has(*_OPEN_INSTRUCT):
+        # its own training loop: transformers' defaults do not hold there
+        reading.context["script"] = "open-instruct"
+        return reading
     state_defaults(facts)
     if not reading.facts.stated("weight_dtype"):
         state_loading_default(facts)

@@ -211,3 +211,21 @@ def test_an_fsdp_settings_file_completes_a_run(read: Read) -> None:
     assert reading.facts.value("fsdp") == "full_shard"
     assert reading.facts.value("fsdp_version") == 2
     assert not reading.facts.stated("micro_batch_size")
+
+
+def test_a_script_with_its_own_loop_has_no_trainer_defaults(read: Read) -> None:
+    reading = read(
+        """
+        model_name_or_path: org/m
+        dataset_mixer_list: [data, 1.0]
+        use_slow_tokenizer: true
+        per_device_train_batch_size: 1
+        max_seq_length: 2048
+        dpo_beta: 0.1
+        """
+    )
+    assert reading.context["script"] == "open-instruct"
+    assert reading.facts.value("method") == "dpo"
+    assert reading.facts.value("micro_batch_size") == 1
+    assert not reading.facts.stated("weight_dtype")
+    assert not reading.facts.stated("compute_dtype")
