@@ -46,7 +46,7 @@ class Markup:
     markdown: bool = True
 
     def strong(self, text: str) -> str:
-        return f"**{_escaped(text)}**" if self.markdown else text
+        return f"**{self.code(text)}**" if self.markdown else text
 
     def code(self, text: str) -> str:
         """``text`` as code; a backtick inside cannot end it."""
@@ -153,9 +153,13 @@ def _title(markup: Markup, found: list[_Hit], statements: list[_Stated]) -> list
         return [markup.strong(", ".join(dict.fromkeys(name for _, name, _ in statements)))]
     reading, route, entry = found[0]
     dialect = dialect_named(reading.dialect)
+    last = reading.entry(*route)
+    lost = last is not None and last is not entry and last.key.span != entry.key.span
+    again = reading.document.file.position(last.key.span.start).line if last is not None else 0
     title = markup.strong(".".join(str(step) for step in route))
     value = f" = {markup.code(_value(entry.value.value))}" if isinstance(entry.value, Scalar) else ""
-    return [f"{title}{value} · {markup.text(dialect.title if dialect and dialect.title else reading.dialect)}"]
+    about = markup.text(dialect.title if dialect and dialect.title else reading.dialect)
+    return [f"{title}{value} · {about}", *([f"not in force: the key stands again on line {again}"] if lost else [])]
 
 
 def _facts(markup: Markup, context: Context, statements: list[_Stated], file: SourceFile) -> Iterator[list[str]]:
@@ -164,10 +168,10 @@ def _facts(markup: Markup, context: Context, statements: list[_Stated], file: So
     for job, name, here in statements:
         lines = [*_in_force(markup, job, name, here), *_memory(markup, context, job, name)]
         blocks.setdefault((name, *lines), []).append(job.name)
-    for (name, *lines), jobs in list(blocks.items())[:MOST_JOBS]:
+    for said, jobs in list(blocks.items())[:MOST_JOBS]:
         shown = ", ".join(markup.code(job) for job in dict.fromkeys(jobs[:MOST_JOBS]))
         more = f" and {len(jobs) - MOST_JOBS} more" if len(jobs) > MOST_JOBS else ""
-        yield [f"{markup.code(name)} of {shown}{more}: {lines[0]}", *lines[1:]]
+        yield [f"{markup.code(said[0])} of {shown}{more}: {said[1]}", *said[2:]]
     if len(blocks) > MOST_JOBS:
         yield [f"and {len(blocks) - MOST_JOBS} more jobs"]
 
@@ -223,7 +227,7 @@ def _memory(markup: Markup, context: Context, job: Job, name: str) -> list[str]:
 
 def estimate_lines(job: Job, estimate: Estimate, name: str) -> list[str]:
     """What a job's estimate says that has to do with one of its facts."""
-    lines = []
+    lines: list[str] = []
     parts = [part for part in estimate.memory.components if name in part.fact_names]
     if parts or name in MEMORY_FACTS:
         lines.extend(_memory_line(job, estimate))
@@ -340,4 +344,4 @@ def _value(value: object) -> str:
 
 def _escaped(text: str) -> str:
     """Text whose characters mean nothing in Markdown."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
+    return re.sub(r"[\\`*{}\[\]<>#|~]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
