@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cfglint.estimate.result import GIB, Component, Estimate, Interval
+from cfglint.estimate.result import GIB, Component, Estimate, Interval, MemoryEstimate
 from cfglint.jobs.job import Job
 from cfglint.report.terminal import Paint, harmless
 
@@ -17,7 +17,12 @@ BAR_WIDTH: Final = 60
 
 UNICODE_PENS: Final = "█▓▒░▚▞▙▟▌▖"
 ASCII_PENS: Final = "#%+=*o~x:."
+OUTSIDE: Final = "▏"
+ASCII_OUTSIDE: Final = "'"
 ROOM: Final = "·"
+
+PHASES: Final = ("load", "forward", "backward", "step")
+"""Phases of training in the order they happen; those of serving come as the estimator gives them."""
 
 VERDICT_WORDS: Final = {
     "fits": "fits",
@@ -188,16 +193,17 @@ def _job_text(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
             _heading(item, paint),
             *_bar(item, paint, unicode),
             "",
-            *_parts(memory.components, paint, unicode),
+            *_parts(memory, paint, unicode),
         ]
         lines += _totals(item, paint)
     else:
         lines.append(_row("memory", VERDICT_WORDS["unknown"]))
     if memory.phases:
-        shown = ", ".join(f"{name} {size / GIB:.2f}" for name, size in memory.phases.items())
+        order = [*(name for name in PHASES if name in memory.phases), *(n for n in memory.phases if n not in PHASES)]
+        shown = ", ".join(f"{name} {memory.phases[name] / GIB:.2f}" for name in order)
         lines.append(_row("phases", f"{shown} GiB"))
     lines += [_row(label, text) for label, text in _facts(item)]
-    lines += _list("fits on", [_fit_line(f) for f in item.fits_on])
+    lines += _list("fits on", _fits_on(item.fits_on))
     lines += _list("missing", [_missing(name) for name in memory.missing])
     lines += _list("assumed", made.assumptions)
     return lines
@@ -266,7 +272,7 @@ def _bar(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
         row += pens[i % len(pens)] * cells
         position += cells
     outside = max(0, round(max(total, used) / scale) - position)
-    row += ("▏" if unicode else "'") * outside
+    row += (OUTSIDE if unicode else ASCII_OUTSIDE) * outside
     position += outside
     room = max(0, round(capacity / scale) - position)
     row += (ROOM if unicode else " ") * room
@@ -281,9 +287,12 @@ def _bar(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
     return lines
 
 
-def _parts(components: Sequence[Component], paint: Paint, unicode: bool) -> list[str]:
+def _parts(memory: MemoryEstimate, paint: Paint, unicode: bool) -> list[str]:
     pens = UNICODE_PENS if unicode else ASCII_PENS
-    width = max(len(part.name) for part in components)
+    components = memory.components
+    rest = (memory.used.expected if memory.used else 0.0) - sum(part.bytes for part in components)
+    around = "around it"
+    width = max(len(name) for name in (*(part.name for part in components), around))
     lines = []
     for i, part in enumerate(components):
         pen = pens[i % len(pens)]
@@ -293,6 +302,11 @@ def _parts(components: Sequence[Component], paint: Paint, unicode: bool) -> list
             lines += [
                 f"    {' ' * width}               {paint('dim', line)}" for line in _wrapped(harmless(inputs), 100)
             ]
+    if rest >= GIB / 100:
+        pen = OUTSIDE if unicode else ASCII_OUTSIDE
+        lines.append(
+            f"  {pen} {around:<{width}} {rest / GIB:8.2f} GiB  fragmentation, CUDA context, libraries, communication"
+        )
     return lines
 
 
@@ -344,8 +358,12 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
             text += f" = {serving.kv_tokens.expected:,.0f} tokens of {serving.kv_bytes_per_token:,.0f} bytes"
         rows.append(("KV cache", text))
     if serving.max_model_len:
-        many = f": {serving.max_concurrency:.1f} requests of full length at once" if serving.max_concurrency else ""
-        rows.append(("max length", f"{serving.max_model_len:,} tokens{many}"))
+        text = f"the longest request that fits has {serving.max_model_len:,} tokens"
+        stated = item.job.value("max_model_len")
+        if serving.max_concurrency:
+            length = f"max_model_len {stated:,}" if isinstance(stated, int) else "full length"
+            text += f"; {serving.max_concurrency:.1f} requests of {length} at once"
+        rows.append(("requests", text))
     return rows
 
 
@@ -358,16 +376,32 @@ def _batch(item: JobEstimate) -> str:
     )
     working = " × ".join(f"{'?' if n is None else n} {what}" for n, what in factors)
     if batch.sequences is None:
-        return f"{working} = unknown"
+        why = "" if item.job.hardware.gpus_per_node else " (the number of GPUs is not stated: --gpus N)"
+        return f"{working} = unknown{why}"
     text = f"{working} = {batch.sequences:,} sequences per step"
     if batch.tokens is not None:
         text += f"; × {batch.sequence_length:,} = {batch.tokens:,} tokens"
     return text
 
 
-def _fit_line(fit: FitsOn) -> str:
-    used = f"{fit.used.expected / GIB:6.1f} of {fit.capacity / GIB:6.1f} GiB" if fit.used else ""
-    return f"{fit.gpus} × {fit.gpu:<16} {fit.verdict:<12} {used}".rstrip()
+def _fits_on(fits: Sequence[FitsOn]) -> list[str]:
+    """A line per accelerator that carries the job in any number tried; the others in one line."""
+    by_gpu: dict[str, list[FitsOn]] = {}
+    for fit in fits:
+        by_gpu.setdefault(fit.gpu, []).append(fit)
+    lines, too_small = [], []
+    for gpu, tried in by_gpu.items():
+        if all(fit.verdict not in ("fits", "tight") for fit in tried):
+            too_small.append(gpu)
+            continue
+        shown = []
+        for fit in tried:
+            need = f" (needs {fit.used.expected / GIB:.1f})" if fit.used else ""
+            shown.append(f"{fit.gpus} GPU{'s' if fit.gpus > 1 else ''}: {fit.verdict}{need}")
+        lines.append(f"{gpu:<14} {tried[0].capacity / GIB:6.1f} GiB  {', '.join(shown)}")
+    if too_small:
+        lines.append(f"too small: {', '.join(too_small)}")
+    return lines
 
 
 def _missing(name: str) -> str:
