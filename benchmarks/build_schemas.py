@@ -50,6 +50,19 @@ class Row:
 Table = dict[str, Row]
 
 
+def arithmetic(operator: ast.operator, left: float, right: float) -> Any:
+    """The value of a binary operation on numbers, or MISSING for an operator that sizes are not written with."""
+    if isinstance(operator, ast.Mult):
+        return left * right
+    if isinstance(operator, ast.Pow):
+        return left**right
+    if isinstance(operator, ast.Add):
+        return left + right
+    if isinstance(operator, ast.Sub):
+        return left - right
+    return left / right if isinstance(operator, ast.Div) else MISSING
+
+
 def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
@@ -136,9 +149,7 @@ class Sources:
         if isinstance(node, ast.BinOp):
             left, right = self.value(node.left, local), self.value(node.right, local)
             if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-                operators = {ast.Mult: lambda: left * right, ast.Pow: lambda: left**right, ast.Add: lambda: left + right,
-                             ast.Sub: lambda: left - right, ast.Div: lambda: left / right}  # fmt: skip
-                return operators.get(type(node.op), lambda: MISSING)()
+                return arithmetic(node.op, left, right)
             return MISSING
         if isinstance(node, (ast.List, ast.Tuple)):
             items = [self.value(item, local) for item in node.elts]
@@ -445,6 +456,8 @@ def join_types(expressions: Iterable[str]) -> str:
         members += [member for member in split_type(expression) if member not in members]
     if "any" in members:
         return "any"
+    if "list" in members:
+        members = [member for member in members if not member.startswith("list[")]
     members.sort(key=lambda member: member == "None")
     return " | ".join(members)
 
@@ -1033,13 +1046,31 @@ def axolotl(folder: Path) -> None:
                                  "utils/config/models/internals/*.py", "integrations/*/args.py", "integrations/*/*_args.py"])  # fmt: skip
         table: Table = {}
         for name in sources.classes:
-            if name.endswith("Args") and sources.is_model(name) and name not in sources.fields("AxolotlInputConfig"):
+            if (name.endswith("Args") or name == "SwanLabConfig") and sources.is_model(name):
                 table.update(sources.fields(name))
         table.update(sources.fields("AxolotlInputConfig"))
         for row in table.values():
             row.required = False
         samples.append((version, table))
-    keys = merge(samples, NOTES["axolotl"])
+    keys = merge(samples)
+    fsdp = keys["fsdp_config"]["keys"]
+    for name, row in list(fsdp.items()):
+        if not name.startswith("fsdp_"):
+            fsdp[f"fsdp_{name}"] = {"type": row["type"], "deprecated_in": "0.12", "renamed_to": name}
+    accelerate_names = [
+        *prefixed(launch_arguments(folder), "fsdp_", strip="fsdp_"),
+        "limit_all_gathers",
+        "fsdp_limit_all_gathers",
+    ]
+    for name in accelerate_names:
+        if name not in fsdp:  # passed to Accelerate while fsdp_config was a free mapping, dropped by FSDPConfig
+            fsdp[name] = {"type": "any", "removed_in": "0.13", "note": "FSDPConfig drops it without a word."}
+    for key, extra in NOTES["axolotl"].items():
+        target = keys
+        *parents, last = key.split(".")
+        for parent in parents:
+            target = target[parent]["keys"]
+        target.setdefault(last, {"type": "any"}).update(extra)
     write(
         "axolotl",
         "axolotl",
@@ -1079,13 +1110,82 @@ def llamafactory(folder: Path) -> None:
             row.pop("removed_in", None)
     for key, extra in NOTES["llamafactory"].items():
         keys[key].update(extra)
+    v1: list[tuple[str, Table]] = []
+    for version, root in releases(folder, "llamafactory", patches=True):
+        if (root / "v1" / "config").is_dir():
+            sources = Sources(root, ["v1/config/*.py"])
+            table = {}
+            for name in ("ModelArguments", "DataArguments", "TrainingArguments", "SampleArguments"):
+                table.update(sources.fields(name))
+            for row in table.values():
+                row.required = False
+            v1.append((version, table))
     write(
         "llamafactory",
         "llamafactory",
         [v for v, _ in samples],
         "llamafactory wheels: hparams/*.py",
-        {"keys": keys, "bases": ["hf-training-args"]},
+        {"keys": keys, "classes": {"v1": {"keys": merge(v1), "bases": []}}, "bases": ["hf-training-args"]},
     )
+
+
+def hf_model_config(folder: Path) -> None:
+    """Types of the keys that several model types share; the table is open, and says nothing of one model type's keys."""
+    types: dict[str, list[str]] = {}
+    wanted = ("4.40", "4.51", "4.57", "5.8", "5.24")
+    for version, root in releases(folder, "transformers"):
+        if version not in wanted:
+            continue
+        for path in sorted(root.glob("models/*/configuration_*.py")):
+            sources = Sources(root, [str(path.relative_to(root))])
+            for name in sources.classes:
+                for key, kind in config_types(sources, name).items():
+                    types.setdefault(key, []).append(kind)
+    keys: dict[str, Any] = {}
+    for key, kinds in sorted(types.items(), key=lambda pair: -len(pair[1])):
+        if len(kinds) < 30 or set(kinds) <= {"None", "any"}:
+            continue
+        joined = split_type(join_types(kinds))
+        if "float" in joined and "int" not in joined:
+            joined.insert(0, "int")
+        keys[key] = {"type": " | ".join(dict.fromkeys([*(m for m in joined if m != "None"), "None"]))}
+    for key, extra in NOTES["hf-model-config"].items():
+        keys.setdefault(key, {}).update(extra)
+    write(
+        "hf-model-config",
+        "transformers",
+        list(wanted),
+        "transformers wheels: models/*/configuration_*.py",
+        {"keys": keys, "open": True},
+    )
+
+
+def config_types(sources: Sources, name: str) -> dict[str, str]:
+    """Types of a model configuration's keys: annotated fields, or the defaults of ``__init__``."""
+    found: dict[str, str] = {}
+    node = sources.classes[name]
+    for stmt in node.body:
+        if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name):
+            found[stmt.target.id] = sources.type_of(stmt.annotation).type
+        if isinstance(stmt, ast.FunctionDef) and stmt.name == "__init__":
+            args = stmt.args.args[1:]
+            defaults = [None] * (len(args) - len(stmt.args.defaults)) + list(stmt.args.defaults)
+            for arg, default in zip(args, defaults, strict=True):
+                value = sources.value(default) if default is not None else MISSING
+                kind = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict"}.get(
+                    type(value)
+                )
+                found[arg.arg] = kind or ("None" if value is None else "any")
+    return found
+
+
+def cfglint_job(folder: Path) -> None:
+    body = {"keys": {**NOTES["cfglint-job"]}}
+    body["keys"]["jobs"] = {
+        "type": "list[dict]",
+        "items": {k: v for k, v in NOTES["cfglint-job"].items() if k != "jobs"},
+    }
+    write("cfglint-job", "cfglint", ["1"], "cfglint itself", body)
 
 
 TABLES = {
@@ -1098,6 +1198,8 @@ TABLES = {
     "hf-quant-config": hf_quant_config,
     "axolotl": axolotl,
     "llamafactory": llamafactory,
+    "hf-model-config": hf_model_config,
+    "cfglint-job": cfglint_job,
 }
 
 

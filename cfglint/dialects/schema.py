@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cfglint.source.node import Entry, Mapping, Node, Route, Sequence
@@ -59,8 +59,12 @@ class _Inherited:
 
 INHERITED: Final = _Inherited()
 
+DATA: Final = Path(__file__).with_name("data")
+
 _PLACEHOLDER = re.compile(
-    r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}|<[A-Za-z][\w .:/-]*>", re.DOTALL
+    r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}"
+    r"|<[^<>|\n]*\b(?:your|path|insert|replace|change|fill)(?:\b|_)[^<>|\n]*>",
+    re.DOTALL | re.IGNORECASE,
 )
 _EXPONENT_NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -117,6 +121,8 @@ class KeyInfo:
     required: bool = False
     owner: str | None = None
     """The other table whose key this is, where the format takes another framework's keys (TRL takes transformers')."""
+    ref: str | None = None
+    """The table whose keys a mapping value has (``deepspeed`` inline in TrainingArguments)."""
     keys: dict[str, KeyInfo] | None = None
     items: dict[str, KeyInfo] | None = None
     open: bool = False
@@ -227,6 +233,8 @@ class Schema:
     """Any key is accepted (model configurations)."""
     variants: tuple[str, ...] = ()
     """Classes of the format with key sets of their own (``SFTConfig`` …)."""
+    commands: tuple[str, ...] = ()
+    """Commands that stand for a variant (``sft``)."""
     title: str = ""
     tolerated: frozenset[str] = frozenset()
     """Top-level keys of well-known scripts built on the format: not the format's own, and no fault."""
@@ -265,15 +273,21 @@ class Schema:
         merged.update(self.keys)
         return merged
 
-    def owner_of(self, name: str) -> Schema | None:
-        """The table that has a top-level key: this one, or the base it takes the key from."""
-        if name in self.keys:
+    def owner_of(self, *route: str | int) -> Schema | None:
+        """The table whose framework's version a key goes by: this one, a base it takes the key from, or the table of
+        the file that may stand inline there (DeepSpeed's inside TrainingArguments)."""
+        if not route or not isinstance(route[0], str):
             return self
-        for base in self.bases:
-            found = base.owner_of(name)
-            if found is not None:
-                return found
-        return None
+        owner = self if route[0] in self.keys else None
+        for base in self.bases if owner is None else ():
+            owner = base.owner_of(route[0])
+            if owner is not None:
+                break
+        for depth in range(1, len(route)):
+            info = self.key(*route[:depth])
+            if info is not None and info.ref is not None:
+                return load_schema(info.ref)
+        return owner
 
     def known(self, name: str) -> bool:
         """True where some sampled release has the top-level key."""
@@ -316,6 +330,8 @@ class Schema:
         """What the framework does with an unknown key in the mapping at ``route``; the innermost statement counts."""
         for depth in range(len(route), 0, -1):
             info = self.key(*route[:depth])
+            if info is not None and info.ref is not None:
+                return load_schema(info.ref).unknown_effect(route[depth:], version)
             if info is None or info.unknown is None:
                 continue
             if version is None or info.unknown_since is None or not _before(version, info.unknown_since):
@@ -350,7 +366,7 @@ class Schema:
         info = self.key(*steps)
         if info is None:
             return "unknown-key"
-        owner = self.owner_of(str(steps[0])) or self
+        owner = self.owner_of(*steps) or self
         return info.status_in(version, owner.versions[0] if owner.versions else None)
 
     def default(self, route: Route | str, version: str | None = None) -> tuple[Any, str] | None:
@@ -383,6 +399,8 @@ class Schema:
         conversion = self.reader.conversion_in(version)
         for depth in range(1, len(steps)):
             outer = self.key(*steps[:depth])
+            if outer is not None and outer.ref is not None:
+                return load_schema(outer.ref).check_type(steps[depth:], value, quoted=quoted)
             if outer is not None and outer.conversion is not None:
                 conversion = outer.conversion
         return _complaint(info, value, conversion, version, quoted)
@@ -508,13 +526,17 @@ def _complaint(info: KeyInfo, value: object, conversion: Conversion, version: st
     if value is None and (conversion != "pydantic" or "None" in members or info.default is None):
         return None  # most readers take null as "not set"; only one that validates objects to it
     lax = conversion == "pydantic" or (conversion == "argparse" and isinstance(value, str)) or conversion == "text"
-    if conversion == "text" and isinstance(value, (int, float)):
-        value = str(value)
     if info.choices and "str" in members and isinstance(value, (str, bool)):
         others = " | ".join(member for member in members if member != "str")
         if not others or not _accepts(others, value, strict=not lax):
             return _choice_complaint(info, value, version)
         return None
+    if value is False and "None" in members and conversion != "pydantic":
+        return None  # such code asks whether the value is set, and false is as good as null
+    if conversion == "argparse" and isinstance(value, str) and any(member.startswith("list") for member in members):
+        return None  # argparse leaves the text of a default of a list option alone
+    if conversion == "text" and isinstance(value, (int, float)):
+        value = str(value)
     if _accepts(info.type, value, strict=not lax):
         return None
     if isinstance(value, str) and "float" in members and _EXPONENT_NUMBER.fullmatch(value.strip()):
@@ -526,7 +548,8 @@ def _choice_complaint(info: KeyInfo, value: str | bool, version: str | None) -> 
     choices = info.choices_in(version)
     if isinstance(value, bool):
         if {"on", "off", "yes", "no", "true", "false"} & {choice.lower() for choice in choices}:
-            return f"expected one of {_listed(choices)}; without quotes YAML reads {'yes/on' if value else 'no/off'} as {'true' if value else 'false'}"
+            read = "yes and on as true" if value else "no and off as false"
+            return f"expected one of {_listed(choices)}; without quotes YAML reads {read}"
         return f"expected one of {_listed(choices)}, found {'true' if value else 'false'}"
     if value in choices:
         return None
@@ -561,6 +584,7 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
         note=row.get("note", ""),
         required=row.get("required", False),
         owner=row.get("owner"),
+        ref=row.get("ref"),
         keys=inner_keys,
         items=None if items is None else {key: _read_key(key, inner, first) for key, inner in items.items()},
         open=row.get("open", False),
@@ -573,14 +597,12 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
 @cache
 def schema_names() -> tuple[str, ...]:
     """The formats that have a table, in alphabetical order."""
-    folder = resources.files("cfglint.dialects.data")
-    return tuple(sorted(path.name[:-5] for path in folder.iterdir() if path.name.endswith(".json")))
+    return tuple(sorted(path.stem for path in DATA.glob("*.json")))
 
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    text = resources.files("cfglint.dialects.data").joinpath(f"{name}.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     return table
 
 
@@ -619,6 +641,7 @@ def load_schema(name: str, variant: str | None = None) -> Schema:
         bases=tuple(_load_base(base) for base in bases),
         open=table.get("open", False),
         variants=tuple(classes),
+        commands=tuple(table.get("commands", ())),
         title=table.get("title", name),
         tolerated=frozenset(table.get("tolerated", ())),
     )
