@@ -34,10 +34,11 @@ def cache_dtype_bytes(name: str | None, model_bytes: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CacheGroup:
-    """Layers that share a block table. ``window`` in tokens; a ``state`` group takes one block a sequence."""
+    """Layers that share a block table. ``window`` in tokens; a ``state`` group takes ``blocks`` blocks a sequence."""
 
     kind: str
     window: int | None = None
+    blocks: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class KvLayout:
         total = 0
         for group in self.groups:
             if group.kind == "state":
-                total += 1
+                total += group.blocks
             elif group.window is not None and group.kind == "sliding":
                 total += min(full, -(-min(group.window - 1 + batched_tokens, tokens) // self.block_size) + 1)
             elif group.window is not None:
@@ -119,13 +120,22 @@ def attention_bytes(
     return 2 * max(1, (kv_heads or arch.num_key_value_heads) // tp) * (head_dim or arch.head_dim) * element
 
 
-def state_bytes_per_layer(arch: Architecture, tp: int, element: float) -> float:
-    """Recurrent state of one sequence in one layer: convolution window and state."""
+FP32_STATE_FAMILIES = ("qwen3_5",)
+"""Families whose config class keeps ``mamba_ssm_dtype`` float32 where a config does not state it."""
+CONV_KERNEL = 4
+"""Convolution width of Mamba and gated delta rule mixers where the config does not state it."""
+
+
+def state_bytes_per_layer(arch: Architecture, tp: int, element: float, speculative_tokens: int = 0) -> float:
+    """Recurrent state of one sequence in one layer: convolution window, longer by the draft tokens, and state."""
     if arch.ssm is None:
         return 0.0
     named = str(arch.config.get("mamba_ssm_dtype") or "")
-    recurrent = 4.0 if "32" in named else element
-    return (arch.ssm.conv_state_elements * element + arch.ssm.recurrent_state_elements * recurrent) / tp
+    wide = "32" in named or (not named and arch.model_type.startswith(FP32_STATE_FAMILIES))
+    kernel = arch.config.get("linear_conv_kernel_dim", arch.config.get("conv_kernel", CONV_KERNEL))
+    width = kernel if isinstance(kernel, int) and kernel > 1 else CONV_KERNEL
+    convolution = arch.ssm.conv_state_elements * (1 + speculative_tokens / (width - 1))
+    return (convolution * element + arch.ssm.recurrent_state_elements * (4.0 if wide else element)) / tp
 
 
 def vllm_layout(
@@ -140,8 +150,16 @@ def vllm_layout(
     latent: bool,
     decode_context: int = 1,
     explicit_page: float | None = None,
+    draft_layers: int = 0,
+    speculative_tokens: int = 0,
+    state_blocks: int = 1,
 ) -> KvLayout:
-    """vLLM's layout of the layers of one pipeline stage."""
+    """vLLM's layout of the layers of one pipeline stage.
+
+    ``draft_layers``: attention layers of a draft head, which join the full-attention group. ``state_blocks``: blocks
+    that a sequence's recurrent state takes in each group (2 where prefix caching keeps the last block boundary, and one
+    more for each draft token). Checked on Qwen3.5 and Qwen3.6 logs of 0.18 to 0.24.
+    """
     chosen = arch.layers if len(layers) == len(arch.layers) else arch.layers[layers.start : layers.stop]
     recurrent = 0
     kinds: Counter[tuple[str, int | None]] = Counter()
@@ -154,9 +172,12 @@ def vllm_layout(
             size = attention_bytes(mixer, kv_heads, head_dim, arch, tp, element, latent=latent)
             sizes[explicit_page if explicit_page is not None else size] += count
             kinds[_kind(mixer, window) if hybrid else ("full", None)] += count
+    if draft_layers and sizes:
+        sizes[max(sizes)] += draft_layers
+        kinds[("full", None) if ("full", None) in kinds else next(iter(kinds))] += draft_layers
     attention = sum(kinds.values())
     token_bytes = sum(size * count for size, count in sizes.items())
-    state = state_bytes_per_layer(arch, tp, model_element)
+    state = state_bytes_per_layer(arch, tp, model_element, speculative_tokens)
     if not recurrent and (len(kinds) <= 1 or len(sizes) > 1):
         kind = next(iter(kinds), ("full", None)) if len(sizes) <= 1 else ("full", None)
         per_layer = token_bytes / max(1, attention)
@@ -166,7 +187,7 @@ def vllm_layout(
         )  # fmt: skip
     if not attention:
         return KvLayout(
-            1, state, recurrent, (CacheGroup("state"),), 0.0, state * recurrent, 1,
+            1, state, recurrent, (CacheGroup("state", None, state_blocks),), 0.0, state * recurrent, 1,
             f"{recurrent} layers × {state / 2**20:.2f} MiB a sequence",
         )  # fmt: skip
     widest = max(sizes)
@@ -180,7 +201,7 @@ def vllm_layout(
     group_size = largest if largest < smallest * GROUP_TOLERANCE else smallest
     groups: list[CacheGroup] = []
     for (name, window), count in counts.items():
-        groups += [CacheGroup(name, window)] * -(-count // group_size)
+        groups += [CacheGroup(name, window, state_blocks)] * -(-count // group_size)
     return KvLayout(
         block_size, widest * block_size, group_size, tuple(groups), token_bytes, state * recurrent, decode_context,
         f"{len(groups)} groups of {group_size} layers, blocks of {block_size} × {widest:.0f} bytes",

@@ -44,6 +44,13 @@ def served_model(job: ServingJob) -> ServedModel:
     if model is not None and model.architecture is not None:
         return ServedModel(model.architecture, model.id)
     base, label = without_format(name)
+    plain = base if label is None else f"{base}-{label}"
+    if "/" not in name or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        found = _by_name(plain)
+        if found is not None:
+            return ServedModel(
+                found.architecture, found.id, "", None, f"{name} is taken as {found.id}, as its name says"
+            )
     if label is not None:
         found = _by_name(base)
         if found is not None:
@@ -59,7 +66,7 @@ def without_format(name: str) -> tuple[str, str | None]:
 
     ``RedHatAI/Llama-3.3-70B-Instruct-quantized.w8a8`` is ``Llama-3.3-70B-Instruct`` and ``quantized.w8a8``.
     """
-    base = name.rsplit("/", 1)[-1]
+    base = name.rstrip("/").rsplit("/", 1)[-1].strip().replace(" ", "-")
     rest = base
     while match := _FORMAT.search(rest):
         rest = rest[: match.start()]

@@ -193,6 +193,9 @@ class _Vllm:
             latent=bool(self.laws.value("mla_cache", self.version)),
             decode_context=self.sharding.decode_context,
             explicit_page=explicit,
+            draft_layers=1 if self._draft_head() and stage == self.sharding.pipeline - 1 else 0,
+            speculative_tokens=self._draft_tokens(),
+            state_blocks=(2 if self._keeps_prefixes() else 1) + self._draft_tokens(),
         )
 
     def _weights(self, stage: int) -> tuple[RankWeights, float]:
@@ -209,30 +212,47 @@ class _Vllm:
         extra += self._draft_bytes(stage)
         return weights, extra
 
+    def _speculative(self) -> tuple[str, int]:
+        """Method and draft tokens: a ``speculative_config``, or words such as ``mtp-3``."""
+        stated = self.s.raw("speculative", "speculative_config")
+        if isinstance(stated, Mapping):
+            tokens = stated.get("num_speculative_tokens")
+            method = str(stated.get("method") or stated.get("model") or "").lower()
+            return method, tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else 0
+        method = "" if stated is None else str(stated).lower()
+        tail = method.rsplit("-", 1)[-1]
+        return method, int(tail) if tail.isdigit() else 0
+
+    def _draft_tokens(self) -> int:
+        return self._speculative()[1]
+
+    def _draft_head(self) -> bool:
+        """Whether drafting adds a decoder layer of the model's own shape."""
+        return any(key in self._speculative()[0] for key in ("mtp", "eagle", "nextn"))
+
+    def _keeps_prefixes(self) -> bool:
+        if self.s.raw("enable_prefix_caching") is not None:
+            return self.s.boolean("enable_prefix_caching")
+        return bool(self.laws.value("hybrid_prefix_caching", self.version)) and not self.s.boolean(
+            "no_enable_prefix_caching"
+        )
+
     def _draft_bytes(self, stage: int) -> float:
         """A draft head's weights: one decoder layer and a projection from two hidden states (MTP, EAGLE)."""
-        speculative = self.s.raw("speculative", "speculative_config")
-        if speculative is None or stage != self.sharding.pipeline - 1:
+        method, _ = self._speculative()
+        if not method or stage != self.sharding.pipeline - 1 or "ngram" in method or "suffix" in method:
             return 0.0
-        method = (
-            str(speculative.get("method") or speculative.get("model") or "")
-            if isinstance(speculative, Mapping)
-            else str(speculative)
-        )
-        method = method.lower()
-        if "ngram" in method or "suffix" in method:
+        if not self._draft_head():
+            self.s.assume(f"the draft model of {method} is not counted: its dimensions are not known")
             return 0.0
         last = self.arch.num_hidden_layers - 1
-        if not any(key in method for key in ("mtp", "eagle", "nextn")):
-            self.s.assume(
-                f"the draft model of {method or 'speculative decoding'} is not counted: its dimensions are not known"
-            )
-            return 0.0
         layer = 0.0
         for tensor in self.arch.tensors:
             if tensor.stack == "decoder" and last in tensor.layers:
                 split = self.sharding.tensor if len(tensor.shape) > 1 else 1
-                bits = self.scheme.bits / 8 if self.scheme is not None and self.scheme.covers(tensor) else self.element
+                bits = self.element
+                if self.scheme is not None and self.scheme.covers(tensor):
+                    bits = self.scheme.bits_of(tensor) / 8
                 layer += tensor.elements * tensor.count * bits / split
         self.s.assume("the draft head is taken as one more decoder layer")
         return layer + 2 * self.arch.hidden_size**2 * self.element
