@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cfglint.dialects.base import Dialect, Recognition
-from cfglint.jobs.facts import UNKNOWN, FactSet, FileOrigin, Origin, Reading
-from cfglint.jobs.job import FactField, ServingJob, TrainingJob
+from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, Reading
+from cfglint.jobs.job import ServingJob, TrainingJob
 from cfglint.source.node import Document, Mapping, Node, Route, Sequence, at, plain
 
 RENAMED = {"model": "model_id", "engine_args": "engine_args"}

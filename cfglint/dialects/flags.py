@@ -19,7 +19,9 @@ class Arguments:
 
 def scalar_of(word: Word) -> Scalar:
     """A word as the scalar an argument parser would make of it: int, float, bool, else text. Unknown words stay text."""
-    return Scalar(word.span, typed(word.text) if word.known else word.text, word.raw, "double" if word.quoted else "plain")
+    return Scalar(
+        word.span, typed(word.text) if word.known else word.text, word.raw, "double" if word.quoted else "plain"
+    )
 
 
 def typed(text: str) -> Value:
@@ -82,7 +84,9 @@ def read_flags(words: Iterable[Word], booleans: Collection[str] = (), several: C
         if equals:
             value_start = min(key_end + 1, word.span.end) if word.raw.startswith(text) else word.span.start
             value = Scalar(
-                Span(value_start, word.span.end), typed(inline) if word.known else inline, inline,
+                Span(value_start, word.span.end),
+                typed(inline) if word.known else inline,
+                inline,
                 "double" if word.quoted else "plain",
             )
         elif name in booleans or i >= len(items) or is_flag(items[i]):

@@ -17,29 +17,25 @@ from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
 
-TORCHRUN_BOOLEANS = frozenset("standalone m module no_python run_path virtual_local_rank use_env use-env".split())
+TORCHRUN_BOOLEANS = frozenset(["standalone", "m", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "use-env"])
 ACCELERATE_BOOLEANS = frozenset(
-    "quiet cpu multi_gpu tpu ipex use_deepspeed use_fsdp use_megatron_lm use_xpu use_parallelism_config m module "
-    "no_python debug same_network tpu_use_cluster tpu_use_sudo no_tpu_cluster enable_cpu_affinity use_mps_device "
-    "dynamo_use_fullgraph dynamo_use_dynamic dynamo_use_regional_compilation".split()
+    ["quiet", "cpu", "multi_gpu", "tpu", "ipex", "use_deepspeed", "use_fsdp", "use_megatron_lm", "use_xpu", "use_parallelism_config", "m", "module", "no_python", "debug", "same_network", "tpu_use_cluster", "tpu_use_sudo", "no_tpu_cluster", "enable_cpu_affinity", "use_mps_device", "dynamo_use_fullgraph", "dynamo_use_dynamic", "dynamo_use_regional_compilation"]
 )
 DEEPSPEED_BOOLEANS = frozenset(
-    "module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid m elastic_training".split()
+    ["module", "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "m", "elastic_training"]
 )
-TRL_METHODS = {
-    "sft": "full", "dpo": "dpo", "kto": "kto", "orpo": "orpo", "grpo": "grpo", "rloo": "rloo", "reward": "reward",
-    "ppo": "ppo", "cpo": "cpo",
-}
+TRL_TRAINERS = frozenset(["sft", "dpo", "kto", "orpo", "grpo", "rloo", "reward", "ppo", "cpo"])
+"""``trl <name>`` and TRL's own scripts ``<name>.py``."""
 MODULES = {
-    "axolotl.cli.train": "axolotl", "axolotl.cli.main": "axolotl", "llamafactory.cli": "llamafactory",
-    "trl.scripts.sft": "trl", "trl.scripts.dpo": "trl", "trl.scripts.grpo": "trl",
+    "axolotl.cli.train": "axolotl",
+    "axolotl.cli.main": "axolotl",
+    "llamafactory.cli": "llamafactory",
+    **{f"trl.scripts.{trainer}": "trl" for trainer in sorted(TRL_TRAINERS)},
 }
 CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg")
 DEEPSPEED_FLAGS = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config")
 TRAINER_KEYS = frozenset(
-    "per_device_train_batch_size model_name_or_path gradient_accumulation_steps num_train_epochs learning_rate "
-    "output_dir gradient_checkpointing max_steps lr_scheduler_type save_strategy bf16 fp16 warmup_ratio deepspeed "
-    "max_seq_length max_length".split()
+    ["per_device_train_batch_size", "model_name_or_path", "gradient_accumulation_steps", "num_train_epochs", "learning_rate", "output_dir", "gradient_checkpointing", "max_steps", "lr_scheduler_type", "save_strategy", "bf16", "fp16", "warmup_ratio", "deepspeed", "max_seq_length", "max_length"]
 )
 TRAINER_KEYS_NEEDED = 4
 """Trainer arguments a script's flags must hold to be read as Hugging Face's."""
@@ -199,21 +195,25 @@ class _Reader:
             return first in ("train", "preprocess")
         if started.name in ("llamafactory-cli", "lmf"):
             return first == "train"
-        return started.name == "trl" and first in TRL_METHODS
+        return started.name == "trl" and first in TRL_TRAINERS
 
     def trainer(self, started: Program, launcher: Reading | None) -> Iterator[Reading]:
         """A trainer's script or command: its config files, overrides and arguments."""
         words = started.arguments
         dialect = MODULES.get(started.name) if started.module else None
-        method: str | None = None
-        if not started.module and self.is_trainer(started):
+        trainer: str | None = None
+        if started.module and dialect == "trl":
+            trainer = started.name.rpartition(".")[2]
+        elif not started.module and self.is_trainer(started):
             dialect = {"axolotl": "axolotl", "trl": "trl"}.get(started.name, "llamafactory")
             if dialect == "trl":
-                method = TRL_METHODS[words[0].text]
+                trainer = words[0].text
             words = words[1:]
-        elif started.script and basename(started.name) in {f"{m}.py" for m in TRL_METHODS}:
-            method = TRL_METHODS[basename(started.name)[:-3]]
-        reading = launcher or self.reading(started, [], frozenset(), f"{started.name} {'train' if dialect else ''}".strip())
+        elif started.script and basename(started.name) in {f"{m}.py" for m in TRL_TRAINERS}:
+            trainer = basename(started.name)[:-3]
+        reading = launcher or self.reading(
+            started, [], frozenset(), f"{started.name} {'train' if dialect else ''}".strip()
+        )
         if launcher is None:
             reading.root.span = _span([started.word, *started.arguments])
             self.surroundings(reading)
@@ -223,11 +223,10 @@ class _Reader:
         self.config_references(reading, arguments.mapping, arguments.positionals, dialect)
         overrides = _overrides(arguments.positionals)
         mapping = Mapping(arguments.mapping.span, [*arguments.mapping.entries, *overrides])
-        inline = list(self.inline(mapping, dialect, bool([r for r in reading.references if r.role == "config"])))
+        has_config = any(r.role == "config" for r in reading.references)
+        inline = list(self.inline(mapping, dialect, has_config, trainer))
         for extra in inline:
             extra.context["launched_by"] = reading
-            if method is not None and not extra.facts.stated("method"):
-                extra.facts.state("method", method, FileOrigin(self.document, ("trl",), started.word.span, started.word.span))
         reading.context["arguments"] = mapping
         yield reading
         yield from inline
@@ -243,9 +242,7 @@ class _Reader:
         for variable, fact in (("NPROC_PER_NODE", "gpus_per_node"), ("NNODES", "nodes")):
             word = self.launch.environment.get(variable)
             if word is not None and word.known and word.text.isdigit() and not reading.facts.stated(fact):
-                reading.facts.state(
-                    fact, int(word.text), FileOrigin(self.document, (variable,), word.span, word.span)
-                )
+                reading.facts.state(fact, int(word.text), FileOrigin(self.document, (variable,), word.span, word.span))
 
     def config_references(
         self, reading: Reading, mapping: Mapping, positionals: list[Word], dialect: str | None
@@ -265,7 +262,7 @@ class _Reader:
                 origin = FileOrigin(self.document, (flag,), entry.key.span, entry.value.span)
                 reading.references.append(Reference("deepspeed", str(entry.value.value), origin, base="cwd"))
 
-    def inline(self, mapping: Mapping, dialect: str | None, has_config: bool) -> Iterator[Reading]:
+    def inline(self, mapping: Mapping, dialect: str | None, has_config: bool, trainer: str | None) -> Iterator[Reading]:
         """Trainer arguments on the line, read by their dialect. They override a config file that is named as well."""
         from cfglint.dialects.recognise import dialect_named
 
@@ -278,14 +275,22 @@ class _Reader:
         reader = dialect_named(name)
         if reader is None or not keys or (has_config and not (keys - set(CONFIG_FLAGS))):
             return
-        for reading in reader.read(self.document, mapping):
+        if name == "trl":
+            from cfglint.dialects.trl import read_trl
+
+            found = iter([read_trl(self.document, mapping, hint=trainer or "")])
+        else:
+            found = reader.read(self.document, mapping)
+        for reading in found:
             reading.why = reading.why or "trainer arguments on the command line"
             reading.role = "arguments" if has_config else "run"
             reading.context["command_line"] = True
             yield reading
 
 
-SEVERAL = frozenset("lora_target_modules lora_target report_to dataset_mixer_list fsdp modules_to_save datasets".split())
+SEVERAL = frozenset(
+    ["lora_target_modules", "lora_target", "report_to", "dataset_mixer_list", "fsdp", "modules_to_save", "datasets"]
+)
 """Trainer flags that take several words (``nargs="+"``)."""
 
 _CONFIG = re.compile(r"\.(ya?ml|json|toml|cfg)$", re.IGNORECASE)

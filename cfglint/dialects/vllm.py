@@ -17,26 +17,37 @@ MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api
 IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm")
 """Images whose entrypoint is the API server: args alone make a server."""
 DISTINCTIVE = frozenset(
-    "gpu_memory_utilization max_model_len tensor_parallel_size max_num_seqs max_num_batched_tokens enforce_eager "
-    "kv_cache_dtype served_model_name enable_prefix_caching swap_space enable_chunked_prefill tool_call_parser "
-    "enable_auto_tool_choice reasoning_parser pipeline_parallel_size".split()
+    ["gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "kv_cache_dtype", "served_model_name", "enable_prefix_caching", "swap_space", "enable_chunked_prefill", "tool_call_parser", "enable_auto_tool_choice", "reasoning_parser", "pipeline_parallel_size"]
 )
 FACTS: dict[str, str] = {
-    "model": "model_id", "dtype": "dtype", "quantization": "quantization", "kv_cache_dtype": "kv_cache_dtype",
-    "max_model_len": "max_model_len", "max_num_seqs": "max_num_seqs",
-    "max_num_batched_tokens": "max_num_batched_tokens", "gpu_memory_utilization": "gpu_memory_utilization",
-    "enforce_eager": "enforce_eager", "block_size": "block_size", "cpu_offload_gb": "cpu_offload_gb",
-    "swap_space": "swap_space", "enable_prefix_caching": "enable_prefix_caching", "enable_lora": "enable_lora",
-    "max_loras": "max_loras", "max_lora_rank": "max_lora_rank", "tensor_parallel_size": "tensor_parallel_size",
-    "pipeline_parallel_size": "pipeline_parallel_size", "data_parallel_size": "data_parallel_size",
-    "enable_expert_parallel": "enable_expert_parallel", "trust_remote_code": "trust_remote_code",
-    "limit_mm_per_prompt": "limit_mm_per_prompt", "speculative_config": "speculative",
+    "model": "model_id",
+    "dtype": "dtype",
+    "quantization": "quantization",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "enforce_eager": "enforce_eager",
+    "block_size": "block_size",
+    "cpu_offload_gb": "cpu_offload_gb",
+    "swap_space": "swap_space",
+    "enable_prefix_caching": "enable_prefix_caching",
+    "enable_lora": "enable_lora",
+    "max_loras": "max_loras",
+    "max_lora_rank": "max_lora_rank",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size",
+    "data_parallel_size": "data_parallel_size",
+    "enable_expert_parallel": "enable_expert_parallel",
+    "trust_remote_code": "trust_remote_code",
+    "limit_mm_per_prompt": "limit_mm_per_prompt",
+    "speculative_config": "speculative",
 }
 """vLLM's argument to the job's fact; every other argument goes to ``engine_args``."""
 SHORT = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size", "q": "quantization"}
 INTEGERS = frozenset(
-    "max_model_len max_num_seqs max_num_batched_tokens block_size max_loras max_lora_rank tensor_parallel_size "
-    "pipeline_parallel_size data_parallel_size".split()
+    ["max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_loras", "max_lora_rank", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"]
 )
 NUMBERS = frozenset({"gpu_memory_utilization", "cpu_offload_gb", "swap_space"})
 SIZES = frozenset({"max_model_len", "max_num_batched_tokens"})
@@ -100,11 +111,19 @@ class VllmDialect(Dialect):
             entries.insert(0, Entry(Scalar(word.span, "model", word.raw), Scalar(word.span, word.text, word.raw)))
         span_words = words or launch.words or ([launch.image] if launch.image else [])
         span = (
-            Span(min(w.span.start for w in span_words), max(w.span.end for w in span_words)) if span_words else Span(0, 0)
+            Span(min(w.span.start for w in span_words), max(w.span.end for w in span_words))
+            if span_words
+            else Span(0, 0)
         )
         reading = Reading(
-            self.name, launch.document, Mapping(span, entries), role="run", kind="serve", framework="vllm",
-            carrier=launch.carrier, why="vllm serve" if positional_model else "vLLM API server",
+            self.name,
+            launch.document,
+            Mapping(span, entries),
+            role="run",
+            kind="serve",
+            framework="vllm",
+            carrier=launch.carrier,
+            why="vllm serve" if positional_model else "vLLM API server",
         )
         reading.context["command_line"] = True
         reading.context["program"] = _program_name(launch)
@@ -134,14 +153,10 @@ class VllmDialect(Dialect):
 
 
 SEVERAL = frozenset(
-    "served_model_name lora_modules cuda_graph_sizes cudagraph_capture_sizes allowed_origins allowed_methods "
-    "middleware api_key allowed_media_domains".split()
+    ["served_model_name", "lora_modules", "cuda_graph_sizes", "cudagraph_capture_sizes", "allowed_origins", "allowed_methods", "middleware", "api_key", "allowed_media_domains"]
 )
 _STRUCTURED = frozenset(
-    "speculative_config speculative-config compilation_config compilation-config hf_overrides hf-overrides "
-    "limit_mm_per_prompt limit-mm-per-prompt override_generation_config override-generation-config kv_transfer_config "
-    "kv-transfer-config rope_scaling rope-scaling mm_processor_kwargs mm-processor-kwargs additional_config "
-    "additional-config".split()
+    ["speculative_config", "speculative-config", "compilation_config", "compilation-config", "hf_overrides", "hf-overrides", "limit_mm_per_prompt", "limit-mm-per-prompt", "override_generation_config", "override-generation-config", "kv_transfer_config", "kv-transfer-config", "rope_scaling", "rope-scaling", "mm_processor_kwargs", "mm-processor-kwargs", "additional_config", "additional-config"]
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar, Union, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from cfglint.source.node import Document, Entry, Mapping, Node, Position, Route, Scalar, Span, at
 
@@ -84,7 +84,7 @@ class DerivedOrigin:
         return self.how
 
 
-Origin = Union[FileOrigin, DefaultOrigin, CatalogueOrigin, FlagOrigin, SettingOrigin, DerivedOrigin]
+Origin = FileOrigin | DefaultOrigin | CatalogueOrigin | FlagOrigin | SettingOrigin | DerivedOrigin
 
 
 class _Unknown:
@@ -131,9 +131,7 @@ class FactSet:
         """Take over another set's statements behind one's own."""
         for name, facts in other._facts.items():
             for fact in facts:
-                self._facts.setdefault(name, []).append(
-                    fact if certain else Fact(fact.value, fact.origin, False)
-                )
+                self._facts.setdefault(name, []).append(fact if certain else Fact(fact.value, fact.origin, False))
 
     def fact(self, name: str) -> Fact[Any] | None:
         """The winning statement whose value is known."""

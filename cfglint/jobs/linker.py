@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from cfglint.catalog.accelerators import Accelerator
+from cfglint.jobs.defaults import settle_defaults
 from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Reading, Reference, SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.models import ModelSearch
 from cfglint.jobs.pragma import read_pragmas
+from cfglint.jobs.precision import settle_precision
 from cfglint.jobs.versions import versions_beside
 
 PART_ROLES = frozenset({"deepspeed", "accelerate", "fsdp", "adapter"})
@@ -221,7 +223,9 @@ class _Linker:
     def _job(self, name: str, members: list[Reading], uncertain: set[int], group: Group | None) -> Job:
         serving = members[0].kind == "serve"
         job: Job = ServingJob(name, members) if serving else TrainingJob(name, members)
+        self._versions(job, members)
         self._facts(job, members, uncertain)
+        self._framework_version(job)
         if group is not None:
             for key, value in group.facts.items():
                 job.state_first(key, value, group.origin)
@@ -239,8 +243,9 @@ class _Linker:
                 if value is not None:
                     job.state(fact, value, target.origin)
         job.hardware = resolve_hardware(job, self.around.accelerators)
-        self._versions(job, members)
         job.model = self.models.find(job)
+        if isinstance(job, TrainingJob):
+            settle_precision(job)
         return job
 
     def _facts(self, job: Job, members: list[Reading], uncertain: set[int]) -> None:
@@ -251,8 +256,15 @@ class _Linker:
             for fact_name in reading.facts.names():
                 for fact in reading.facts.statements(fact_name):
                     behind = isinstance(fact.origin, DefaultOrigin)
-                    (defaults if behind else job).state(fact_name, fact.value, fact.origin, certain=sure and fact.certain)
-        job.extend(defaults)
+                    (defaults if behind else job).state(
+                        fact_name, fact.value, fact.origin, certain=sure and fact.certain
+                    )
+        stated = defaults.fact("framework_version") or job.fact("framework_version")
+        versions = dict(job.versions)
+        framework = job.value("framework")
+        if stated is not None and isinstance(framework, str):
+            versions.setdefault(framework, str(stated.value))
+        job.extend(settle_defaults(defaults, versions))
         if job.fact("framework") is None:
             framework = next((r.framework for r in members if r.framework), None)
             if framework is not None:
@@ -266,9 +278,7 @@ class _Linker:
                 continue
             seen.add(id(file))
             pragmas = read_pragmas(file)
-            for fact, statement in (
-                ("gpu", pragmas.gpu), ("gpus_per_node", pragmas.gpus), ("nodes", pragmas.nodes)
-            ):
+            for fact, statement in (("gpu", pragmas.gpu), ("gpus_per_node", pragmas.gpus), ("nodes", pragmas.nodes)):
                 if statement is not None:
                     job.state_first(fact, statement.value, statement.origin(reading.document))
 
@@ -284,6 +294,9 @@ class _Linker:
         folder = (self.around.root / path).parent
         for framework, version in versions_beside(folder, self.around.root):
             job.versions.setdefault(framework, version)
+
+    def _framework_version(self, job: Job) -> None:
+        """One answer, whether the version stands in a file's own key or beside it."""
         stated_version = job.fact("framework_version")
         framework = job.value("framework")
         if isinstance(framework, str):

@@ -43,11 +43,11 @@ class ModelSearch:
         if name.lower() in self.settings_models:
             known, config = self.settings_models[name.lower()]
             return self._from_config(known, config, "settings", SettingOrigin("settings", f"models.{known}"))
-        path = _hub_cache(name)
-        if path is not None:
-            config = self._config(path)
+        cached = _hub_cache(name)
+        if cached is not None:
+            config = self._config(cached)
             if config is not None:
-                return self._from_path(name, path, config, fact.origin)
+                return self._from_path(name, cached, config, fact.origin)
         return _from_catalogue(name)
 
     def _folder(self, origin: Origin, job: Job) -> Path:

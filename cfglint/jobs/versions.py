@@ -7,9 +7,20 @@ from functools import lru_cache
 from pathlib import Path
 
 DISTRIBUTIONS = {
-    "transformers": "transformers", "trl": "trl", "peft": "peft", "accelerate": "accelerate", "deepspeed": "deepspeed",
-    "axolotl": "axolotl", "llamafactory": "llamafactory", "vllm": "vllm", "sglang": "sglang", "torch": "torch",
-    "bitsandbytes": "bitsandbytes", "flash-attn": "flash-attn", "liger-kernel": "liger-kernel", "torchtune": "torchtune",
+    "transformers": "transformers",
+    "trl": "trl",
+    "peft": "peft",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+    "axolotl": "axolotl",
+    "llamafactory": "llamafactory",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "torch": "torch",
+    "bitsandbytes": "bitsandbytes",
+    "flash-attn": "flash-attn",
+    "liger-kernel": "liger-kernel",
+    "torchtune": "torchtune",
 }
 """Distribution name to the framework's name here."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from cfglint.jobs.facts import Fact, FileOrigin, Origin, Reading
 from cfglint.source.node import Document, Position, Route, Span
@@ -42,7 +42,7 @@ class Place:
         return self.document.file.position(self.span.end)
 
 
-Where = Union[Place, Fact[Any], Origin, Reading, None]
+Where = Place | Fact[Any] | Origin | Reading | None
 
 
 def place(where: Where, label: str = "") -> Place | None:

@@ -66,7 +66,7 @@ class UnknownAccelerator(Rule):
         seen.add(hardware.name)
         from cfglint.catalog.accelerators import similar_accelerators
 
-        near = [a.id for a in similar_accelerators(hardware.name)]
+        near = similar_accelerators(hardware.name)
         yield self.finding(
             f"no accelerator is called {hardware.name!r}, so no verdict on memory or precision is given",
             hardware.origin,

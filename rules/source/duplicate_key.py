@@ -72,7 +72,9 @@ class DuplicateKey(ProblemRule):
     def report(self, problem: Problem, document: Document, context: Context) -> Finding:
         refused = next((why for name, why in REFUSING.items() if name in dialects_of(document.file, context)), None)
         same = "same value" in problem.message
-        severity = self.severity if self.severity != "warning" else ("error" if refused else "info" if same else "warning")
+        severity = (
+            self.severity if self.severity != "warning" else ("error" if refused else "info" if same else "warning")
+        )
         related = tuple((Place(document, span), label) for span, label in problem.related)
         return self.finding(
             problem.message,

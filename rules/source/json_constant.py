@@ -23,7 +23,9 @@ class JsonConstant(ProblemRule):
     persona = "strict"
     evidence = ("https://www.rfc-editor.org/rfc/rfc8259", "https://docs.python.org/3/library/json.html")
     good = (
-        example("config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""),
+        example(
+            "config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""
+        ),
     )
     bad = (
         example(

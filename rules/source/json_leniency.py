@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cfglint.lint.rule import example
 from cfglint.lint.context import Context
+from cfglint.lint.rule import example
 from cfglint.source.node import Problem, SourceFile
 
 from .problem import ProblemRule, dialects_of
@@ -25,7 +25,9 @@ class JsonLeniency(ProblemRule):
         "https://github.com/huggingface/accelerate/blob/v1.0.0/src/accelerate/utils/deepspeed.py",
     )
     good = (
-        example("config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""),
+        example(
+            "config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""
+        ),
         example(
             "ds.json",
             """{train_micro_batch_size_per_gpu: 4, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 8}""",

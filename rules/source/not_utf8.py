@@ -21,7 +21,10 @@ class NotUtf8(ProblemRule):
     severity = "error"
     evidence = ("https://docs.python.org/3/library/json.html", "https://pyyaml.org/wiki/PyYAMLDocumentation")
     good = (
-        example("axolotl.yaml", """base_model: Qwen/Qwen2.5-0.5B  # größer\nsequence_len: 2048\nmicro_batch_size: 2\ndatasets: []"""),
+        example(
+            "axolotl.yaml",
+            """base_model: Qwen/Qwen2.5-0.5B  # größer\nsequence_len: 2048\nmicro_batch_size: 2\ndatasets: []""",
+        ),
     )
     bad = (
         # the surrogate stands for the byte 0xF6, which Latin-1 writes for the letter

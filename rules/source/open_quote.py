@@ -21,9 +21,5 @@ class OpenQuote(ProblemRule):
     severity = "info"
     persona = "strict"
     evidence = ("https://www.shellcheck.net/wiki/SC1073",)
-    good = (
-        example("train.sh", """torchrun --nproc_per_node 8 train.py --run_name 'first run'"""),
-    )
-    bad = (
-        example("train.sh", """torchrun --nproc_per_node 8 train.py --bf16 True\necho 'first run"""),
-    )
+    good = (example("train.sh", """torchrun --nproc_per_node 8 train.py --run_name 'first run'"""),)
+    bad = (example("train.sh", """torchrun --nproc_per_node 8 train.py --bf16 True\necho 'first run"""),)

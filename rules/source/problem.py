@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Place
+from cfglint.lint.finding import Finding, Place, Severity
 from cfglint.lint.rule import Rule
 from cfglint.source.node import Document, Problem, SourceFile
 
@@ -14,7 +15,7 @@ class ProblemRule(Rule):
     """Reports the problems of one code that the source layer found in a file some dialect claims."""
 
     family = "source"
-    severity = "error"
+    severity: ClassVar[Severity] = "error"
     kinds = ("file",)
 
     def check_file(self, file: SourceFile, context: Context) -> Iterator[Finding]:

@@ -21,7 +21,9 @@ class NestedTooDeep(ProblemRule):
     severity = "error"
     evidence = ("https://docs.python.org/3/library/json.html",)
     good = (
-        example("config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""),
+        example(
+            "config.json", """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048}"""
+        ),
     )
     bad = (
         example(

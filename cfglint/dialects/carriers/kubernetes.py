@@ -40,8 +40,8 @@ def pod_specs(root: Mapping) -> Iterator[tuple[Route, Mapping]]:
         if isinstance(items, Sequence):
             for i, item in enumerate(items.items):
                 if isinstance(item, Mapping):
-                    for route, spec in pod_specs(item):
-                        yield ("items", i, *route), spec
+                    for inner, found in pod_specs(item):
+                        yield ("items", i, *inner), found
         return
     for route in POD_TEMPLATE_ROUTES:
         spec = at(root, *route)
@@ -62,12 +62,13 @@ def launches(document: Document) -> Iterator[Launch]:
                 yield from _container(document, root, (*route, "containers", i), spec, container)
 
 
-def _container(
-    document: Document, root: Mapping, route: Route, spec: Mapping, container: Mapping
-) -> Iterator[Launch]:
+def _container(document: Document, root: Mapping, route: Route, spec: Mapping, container: Mapping) -> Iterator[Launch]:
     gpus = _gpu_count(document, route, container)
     context: dict[str, Any] = {
-        "kind": value_at(root, "kind"), "manifest": root, "pod_spec": spec, "pod_route": route[:-2],
+        "kind": value_at(root, "kind"),
+        "manifest": root,
+        "pod_spec": spec,
+        "pod_route": route[:-2],
         "container_route": route,
     }
     base = Launch(
@@ -86,10 +87,18 @@ def _container(
     for words, command in container_commands(container.get("command"), container.get("args")):
         yield from expanded(
             Launch(
-                words=words, document=document, carrier=base.carrier,
+                words=words,
+                document=document,
+                carrier=base.carrier,
                 environment={**base.environment, **(command.environment if command else {})},
-                image=base.image, command=command, name=base.name, container=container, context=dict(context),
-                gpu=base.gpu, gpus=base.gpus, host_memory=base.host_memory,
+                image=base.image,
+                command=command,
+                name=base.name,
+                container=container,
+                context=dict(context),
+                gpu=base.gpu,
+                gpus=base.gpus,
+                host_memory=base.host_memory,
             )
         )
 
@@ -185,9 +194,7 @@ def _gpu_count(document: Document, route: Route, container: Mapping) -> tuple[in
                     continue
                 text = str(entry.value.value)
                 if text.isdigit():
-                    origin = FileOrigin(
-                        document, (*route, "resources", part, name), entry.key.span, entry.value.span
-                    )
+                    origin = FileOrigin(document, (*route, "resources", part, name), entry.key.span, entry.value.span)
                     return int(text), origin
     return None
 
@@ -200,9 +207,7 @@ def _memory_limit(document: Document, route: Route, container: Mapping) -> tuple
     size = memory_bytes(str(entry.value.value), binary=False)
     if size is None:
         return None
-    return size, FileOrigin(
-        document, (*route, "resources", "limits", "memory"), entry.key.span, entry.value.span
-    )
+    return size, FileOrigin(document, (*route, "resources", "limits", "memory"), entry.key.span, entry.value.span)
 
 
 def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, FileOrigin] | None:
@@ -217,9 +222,7 @@ def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, Fi
                 if gpu is not None:
                     pod = route[:-2]
                     return gpu, FileOrigin(document, (*pod, "nodeSelector", name), entry.key.span, entry.value.span)
-    terms = at(
-        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
-    )
+    terms = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     if isinstance(terms, Sequence) and len(terms.items) == 1:
         expressions = at(terms.items[0], "matchExpressions")
         for expression in expressions.items if isinstance(expressions, Sequence) else []:
