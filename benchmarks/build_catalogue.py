@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from row_configs import config_of
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "catalog"
 DATA = ROOT / "cfglint" / "catalog" / "data"
@@ -83,6 +85,90 @@ def accelerators() -> None:
     write("accelerators.json", lines(rows))
 
 
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+def models() -> None:
+    """One JSON object, one row a line, so that a single row is found by its key and parsed alone.
+
+    ``"@texts"`` holds the long texts that many rows share; rows name them by number.
+    """
+    rows = load("models.json")
+    configs = with_siblings(rows)
+    texts: list[str] = []
+    table: dict[str, str] = {}
+    aliases: dict[str, str] = {}
+    for row in rows:
+        aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
+        table[row["id"].lower()] = compact(model_row(row, configs[row["id"]], texts))
+    lines_out = [f'"@texts":{compact(texts)}', f'"@checked":{compact(CHECKED)}']
+    lines_out += [f"{compact(key)}:{table[key]}" for key in sorted(table)]
+    lines_out += [
+        f"{compact(alias)}:{compact(target)}" for alias, target in sorted(aliases.items()) if alias not in table
+    ]
+    write("models.json", "{\n" + ",\n".join(lines_out) + "\n}")
+
+
+def with_siblings(rows: list[Any]) -> dict[str, Any]:
+    """Configs by id. A row known by its total alone takes the config of a counted row that it equals in sizes and total."""
+    counted: dict[Any, Any] = {}
+    for row in rows:
+        if row["params_source"] == "computed":
+            counted.setdefault(likeness(row), row)
+    configs = {}
+    for row in rows:
+        sibling = counted.get(likeness(row)) if row["params_source"] != "computed" else None
+        config = config_of(sibling or row)
+        if sibling is not None:
+            own = config_of(row)
+            config = {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
+            config.update({key: own[key] for key in ("dtype", "quantization_config") if key in own})
+            config["@like"] = sibling["id"]
+        configs[row["id"]] = config
+    return configs
+
+
+def likeness(row: Any) -> Any:
+    return tuple(
+        row.get(key) for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size", "params_total")
+    )
+
+
+def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, Any]:
+    def text(value: str | None) -> int | None:
+        if not value:
+            return None
+        if value not in texts:
+            texts.append(value)
+        return texts.index(value)
+
+    like = config.pop("@like", None)
+    source = row.get("native_dtype_source") or ""
+    kept = {
+        "id": row["id"],
+        "aliases": row["aliases"],
+        "config": config,
+        "like": like,
+        "params": row["params_total"],
+        "active": row.get("params_active"),
+        "counted": row["params_source"] == "computed",
+        "extra": row.get("params_extra_in_checkpoint"),
+        "dtype_source": text(source),
+        "dtype_sourced": bool(source) and "recalled" not in source,
+        "trained_in": row["trained_in"],
+        "trained_in_evidence": text(row.get("trained_in_evidence")),
+        "fp16_safe": row["fp16_safe"] if row["fp16_safe"] != "unknown" else None,
+        "fp16_evidence": text(row.get("fp16_safe_evidence")),
+        "license": row["license"],
+        "gated": row.get("gated"),
+        "exact_check": row.get("published_check", {}).get("vs_hf") == "exact" or None,
+        "note": text(row.get("note")),
+        "source": text(row["source"]),
+    }
+    return {key: value for key, value in kept.items() if value not in (None, [], False)}
+
+
 if __name__ == "__main__":
     accelerators()
+    models()
     sys.exit(0)

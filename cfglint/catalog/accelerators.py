@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, NamedTuple
+
+from cfglint.catalog import data
 
 # Share of the label that torch reports as total memory, where no measurement is at hand. Each constant is fitted to the
 # measured cards of its class in data/accelerators.json; usable_measured is False for what is computed with them.
@@ -96,6 +96,8 @@ def find_accelerators(name: str) -> tuple[Accelerator, ...]:
 
 def similar_accelerators(name: str, n: int = 3) -> tuple[str, ...]:
     """Ids of the nearest known accelerators, for "did you mean"."""
+    import difflib  # only where something was not found
+
     family = _read_name(name).family
     near: list[str] = [_rows()[index]["id"] for index in _families().get(family, ())] if family else []
     squeezed = _squeezed(name)
@@ -137,6 +139,8 @@ def accelerator_from_mapping(row: Mapping[str, Any]) -> Accelerator:
     }  # fmt: skip
     for key in row:
         if key not in known:
+            import difflib
+
             near = difflib.get_close_matches(str(key), known, n=1)
             raise BadAccelerator(f"unknown key {key!r}" + (f", did you mean {near[0]!r}?" if near else ""))
     name = row.get("name") or row.get("id")
@@ -181,7 +185,7 @@ def _number(row: Mapping[str, Any], key: str) -> float | None:
 
 @functools.lru_cache(maxsize=1)
 def _rows() -> list[dict[str, Any]]:
-    text = resources.files("cfglint.catalog.data").joinpath("accelerators.json").read_text("utf-8")
+    text = data.read("accelerators.json")
     rows: list[dict[str, Any]] = json.loads(text)
     return rows
 

@@ -7,9 +7,12 @@ FSDP wrap units, activations and KV cache all read the same tensors and layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from cfglint.catalog.families.config import Config
 
 Role = Literal[
     "embedding",
@@ -170,6 +173,8 @@ class Architecture:
     active_parameters: int | None = None
     exact: bool = False
     """True where ``tensors`` add up to ``total_parameters`` by construction."""
+    missing: str = ""
+    """What ``tensors`` leave out (a vision or audio part that is not described here); ``exact`` is False then."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The config the architecture was made from, as ``config.json`` spells it (text part flattened in)."""
 
@@ -203,12 +208,16 @@ def architecture_from_config(config: Mapping[str, Any]) -> Architecture:
     if not isinstance(model_type, str) or not model_type:
         raise UnknownArchitecture("the config does not state model_type")
     describe = family(model_type)
-    if describe is None:
-        return _dimensions_alone(config, model_type)
-    try:
+    if describe is not None:
         body = describe(Config(config, model_type))
-    except RecursionError:  # a config nested in itself, by way of a YAML anchor
-        raise UnknownArchitecture("the config is nested too deeply") from None
+    else:
+        inner = _text_part(config)
+        named = inner.get("model_type") if inner is not None else None
+        describe = family(named) if isinstance(named, str) else None
+        if describe is None or inner is None or not isinstance(named, str):
+            return _dimensions_alone(config, model_type)
+        body = describe(Config(inner, named, nested=True))
+        body.missing = "all parts but the language model"
     text = body.text or Config(config, model_type)
     total = sum(tensor.parameters for tensor in body.tensors)
     heads = body.heads
@@ -233,9 +242,10 @@ def architecture_from_config(config: Mapping[str, Any]) -> Architecture:
         ssm=body.ssm,
         native_dtype=native_dtype(config),
         quantization=_quantization(config),
-        total_parameters=total,
-        active_parameters=_active(body.tensors, total, body.moe),
-        exact=True,
+        total_parameters=None if body.missing else total,
+        active_parameters=None if body.missing else _active(body.tensors, total, body.moe),
+        exact=not body.missing,
+        missing=body.missing,
         config=_flattened(config),
     )
 
@@ -259,16 +269,33 @@ def _active(tensors: list[Tensor], total: int, moe: Moe | None) -> int:
     return total - routed * (moe.num_experts - moe.top_k) // moe.num_experts
 
 
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((config[key] for key in TEXT_KEYS if isinstance(config.get(key), Mapping)), None)
+
+
 def _dimensions_alone(config: Mapping[str, Any], model_type: str) -> Architecture:
+    """What a config of an unknown family states in the standard names; no tensors, no totals."""
     from cfglint.catalog.families.config import Config
     from cfglint.catalog.families.parts import read_heads
 
-    inner = next((config[key] for key in TEXT_KEYS if isinstance(config.get(key), Mapping)), None)
-    c = Config({**config, **inner} if inner else config, model_type)
+    c = Config({**config, **(_text_part(config) or {})}, model_type)
     hidden, count = c.size("hidden_size"), c.size("num_hidden_layers")
     heads, kv_heads, head_dim = read_heads(c) if c.get("num_attention_heads") is not None else (0, 0, 0)
     width = c.count("intermediate_size")
-    layer = ("full_attention" if heads else "none", "dense" if width else "none")
+    moe = _stated_moe(c, width)
+    mla = _stated_mla(c)
+    mixer: Mixer = "mla" if mla else "full_attention" if heads else "none"
+    feed_forward: FeedForward = "moe" if moe else "dense" if width else "none"
+    layer = Layer(
+        index=0,
+        mixer=mixer,
+        feed_forward=feed_forward,
+        intermediate_size=moe.intermediate_size if moe else width,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        kv_elements=mla.kv_lora_rank + mla.qk_rope_head_dim if mla else None,
+    )
     return Architecture(
         model_type=model_type,
         architecture=_first_architecture(config),
@@ -278,16 +305,37 @@ def _dimensions_alone(config: Mapping[str, Any], model_type: str) -> Architectur
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
         intermediate_size=width,
-        layers=tuple(
-            Layer(index, layer[0], layer[1], width, heads, kv_heads, head_dim)  # type: ignore[arg-type]
-            for index in range(count)
-        ),
+        layers=tuple(replace(layer, index=index) for index in range(count)),
         tie_word_embeddings=c.flag("tie_word_embeddings"),
         max_position_embeddings=_positive(c.get("max_position_embeddings")),
+        moe=moe,
+        mla=mla,
         native_dtype=native_dtype(config),
         quantization=_quantization(config),
+        missing="all tensors: the family is not known",
         config=_flattened(config),
     )
+
+
+def _stated_moe(c: Config, width: int) -> Moe | None:
+    experts = next(
+        (key for key in ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts") if c.get(key)), None
+    )
+    top_k = next(
+        (key for key in ("num_experts_per_tok", "moe_top_k", "moe_k", "num_experts_per_token") if c.get(key)), None
+    )
+    if experts is None or top_k is None:
+        return None
+    count = c.size(experts)
+    return Moe(count, min(c.size(top_k), count), c.size("moe_intermediate_size", width or None))
+
+
+def _stated_mla(c: Config) -> Mla | None:
+    names = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+    if any(c.get(name) is None for name in names):
+        return None
+    kv_rank, rope, nope, value = (c.size(name) for name in names)
+    return Mla(kv_rank, c.count("q_lora_rank") or None, rope, nope, value)
 
 
 def _first_architecture(config: Mapping[str, Any]) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from typing import Any, Union
 
+from cfglint.catalog import data
 from cfglint.catalog.architecture import UnknownArchitecture
 
 Flag = Union[bool, str, Callable[["Config"], bool]]  # noqa: UP007 (a forward reference)
@@ -46,7 +46,7 @@ LARGEST = 2**40
 @functools.lru_cache(maxsize=1)
 def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
     """Defaults and spellings of the transformers config classes by ``model_type``: ``{"names": …, "defaults": …}``."""
-    text = resources.files("cfglint.catalog.data").joinpath("config_defaults.json").read_text("utf-8")
+    text = data.read("config_defaults.json")
     loaded: dict[str, dict[str, dict[str, Any]]] = json.loads(text)["classes"]
     return loaded
 

@@ -293,12 +293,17 @@ def granite_plan(c: Config) -> tuple[Slot, ...]:
     kinds = {
         "mamba": recurrent, "linear_attention": recurrent, "attention": attention, "full_attention": attention,
     }  # fmt: skip
+    if c.sequence("layer_types") is None and c.sequence("layers_block_type") is None:
+        raise UnknownArchitecture("the config does not state layer_types")
     return layers_of(c, kinds, lambda index: "mamba")
 
 
 def lfm2_plan(c: Config) -> tuple[Slot, ...]:
     """Convolutions, with attention in ``full_attn_idxs`` or as ``layer_types`` says."""
-    attending = set(c.sequence("full_attn_idxs") or range(c.size("num_hidden_layers")))
+    indexes = c.sequence("full_attn_idxs")
+    if indexes is None and c.sequence("layer_types") is None:
+        raise UnknownArchitecture("the config states neither layer_types nor full_attn_idxs")
+    attending = set(indexes or ())
     kinds = {"conv": Slot("conv"), "full_attention": Slot("full_attention"), "attention": Slot("full_attention")}
     slots = layers_of(c, kinds, lambda index: "full_attention" if index in attending else "conv")
     if c.model_type != "lfm2_moe":

@@ -312,6 +312,8 @@ class Body:
     moe: Moe | None = None
     mla: Mla | None = None
     ssm: StateSpace | None = None
+    missing: str = ""
+    """What the tensors leave out, where a part of the model is not described here."""
 
 
 Family = Callable[[Config], Body]
@@ -418,7 +420,7 @@ class Decoder:
             body.tensors += linear("score", labels(c), c.size("hidden_size"), "other")
         elif architecture.endswith("ForTokenClassification"):
             body.tensors += linear("score", labels(c), c.size("hidden_size"), "other", bias=True)
-        elif self.head and not architecture.endswith("Model"):
+        elif self.head and (architecture.endswith("LMHeadModel") or not architecture.endswith("Model")):
             for tensor in linear(self.head, vocabulary, embedded, "lm_head", bias=c.flag(self.head_bias)):
                 if tensor.bias or not body.tied:
                     body.tensors.append(tensor)

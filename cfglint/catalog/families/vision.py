@@ -317,6 +317,8 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "minimax_m3_vl_vision": MINIMAX_TOWER,
 }
 
+UNSTATED = object()
+
 Projector = Callable[[Config, Config, Config], Iterator[Tensor]]
 """Tensors between vision and text, from the outer, the vision and the text config."""
 PROJECTOR: Role = "projector"
@@ -447,26 +449,31 @@ class VisionLanguage:
     vision: str
     projector: Projector
     ears: str = "audio_config"
-    """A part that is not described here: a config that has it cannot be counted."""
+    """Config key of a part that is not described here."""
 
     def __call__(self, c: Config) -> Body:
         from cfglint.catalog.families import family
 
-        if isinstance(c.raw.get(self.ears), Mapping):
-            raise UnknownArchitecture(f"the audio part of {c.model_type} is not known")
         text = self.text_part(c)
         describe = family(text.model_type)
         if describe is None or isinstance(describe, VisionLanguage):
             raise UnknownArchitecture(f"text_config has model_type {text.model_type!r}, whose family is not known")
         body = describe(text)
-        if c.raw.get("vision_config", {}) is None and c.model_type == "gemma4":
+        stated = c.raw.get("vision_config", UNSTATED)
+        if stated is None:  # the text model alone
+            return body
+        if isinstance(c.raw.get(self.ears), Mapping):
+            body.missing = "the audio part"
+        if stated is UNSTATED:
+            body.missing = "the vision part, which the config does not state"
             return body
         vision = c.part("vision_config", self.vision)
-        if vision.model_type not in TOWERS:
-            vision = Config(vision.raw, TOWER_NAMES.get(vision.model_type, vision.model_type), nested=True)
-        tower = TOWERS.get(vision.model_type)
+        name = TOWER_NAMES.get(vision.model_type, vision.model_type)
+        vision = Config(vision.raw, name, nested=True)
+        tower = TOWERS.get(name)
         if tower is None:
-            raise UnknownArchitecture(f"vision_config has model_type {vision.model_type!r}, which is not known")
+            body.missing = f"the vision part (model_type {name})"
+            return body
         body.tensors += tower(vision)
         body.tensors += self.projector(c, vision, text)
         return body
