@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cfglint.dialects.recognise import recognise_files
 from cfglint.discovery import discover, excluded, is_candidate
-from cfglint.lint.engine import RunResult, run
+from cfglint.lint.engine import RunResult, run, understand
 from cfglint.lint.finding import Finding
 from cfglint.lint.registry import PluginError
 from cfglint.settings import Settings, SettingsError, SettingsResolver
@@ -26,6 +26,10 @@ from cfglint.source.text import SIZE_LIMIT
 
 MOST_FILES: Final = 500
 """Files of a project that an open file is linted with; of more, those nearest to the open ones are taken."""
+
+WHOLE_PROJECT_UP_TO: Final = 60
+"""Configuration files up to which rules run over all of a project; of more, only over what belongs to the open ones:
+every keystroke would otherwise estimate the memory of hundreds of jobs."""
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -121,6 +125,8 @@ class Project:
         try:
             settings = self._settings = self._settings or SettingsResolver()
             analysis.files = self._files(buffers, settings)
+            if len(analysis.files) > WHOLE_PROJECT_UP_TO:
+                analysis.files = _related(analysis.files, buffers, settings, Path(self.root.folder))
             analysis.result = run(list(analysis.files.values()), settings, root=Path(self.root.folder))
         except (SettingsError, PluginError) as error:
             analysis.problem = str(error)
@@ -176,6 +182,23 @@ def parse_buffer(path: str, text: str) -> SourceFile:
         file.skipped = "too-large"
         return file
     return parse_text(path, _LONE_SURROGATE.sub("\ufffd", text))
+
+
+def _related(
+    files: dict[str, SourceFile], wanted: Iterable[str], settings: Callable[[str], Settings], root: Path
+) -> dict[str, SourceFile]:
+    """Those files that share a job with the wanted ones, with what lies beside them in their folders, to the end of the
+    chain: neighbours decide what is linked, and what they are linked to decides whether they are free."""
+    context, _ = understand(list(files.values()), settings, root=root)
+    jobs = [frozenset(job.documents) for job in context.jobs]
+    kept: set[str] = set()
+    found = {path for path in wanted if path in files}
+    while found - kept:
+        kept |= found
+        folders = {os.path.dirname(path) for path in kept}
+        found = {path for path in files if os.path.dirname(path) in folders}
+        found = found.union(*(job for job in jobs if job & found)) & files.keys()
+    return {path: file for path, file in files.items() if path in kept}
 
 
 def _is_ours(file: SourceFile, settings: Callable[[str], Settings]) -> bool:
