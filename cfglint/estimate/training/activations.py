@@ -13,7 +13,7 @@ from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import Style, style_of
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
+from cfglint.estimate.training.states import separate_experts, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 
 
@@ -136,6 +136,8 @@ def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, in
                 chunks=8,
                 hold_logits=plan.profile.hold_logits,
                 upcast=plan.profile.upcast_logits,
+                shift_copy=plan.profile.shift_copy,
+                autocast=plan.compute_dtype is not None,
             ),
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
@@ -181,4 +183,5 @@ def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, seq
         q_lora_rank=(mla.q_lora_rank or 0) if mla else 0,
         rope_dim=mla.qk_rope_head_dim if mla else 0,
         cross_sequence=sequence if layer.cross_attention else 0,
+        moe_loop=moe is not None and plan.profile.modeling and separate_experts(plan),
     )

@@ -13,6 +13,10 @@ from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
 
 
+MOST_LOOPED_EXPERTS = 8
+"""Experts written one by one where they are looped over; more are put together in this many groups, for speed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Numerics:
     """Dtypes and kernels that hold for every block of a run."""
@@ -387,32 +391,60 @@ class BlockWriter:
         return self.project(product, "down", width, shape.hidden)
 
     def moe(self, x: Value) -> Value:
-        """Routed experts on ``top_k`` copies of the tokens, grouped by expert."""
+        """Routed experts on ``top_k`` copies of the tokens."""
         tape, shape, numerics, n = self.tape, self.shape, self.numerics, self.n
         rows = n * shape.top_k
-        width = shape.expert_intermediate
-        weight_dtype = numerics.weight_dtype
         router = tape.linear(
             x, Weight(shape.hidden * shape.experts, numerics.norm_dtype, numerics.train_base), n * shape.experts
         )
-        wide = tape.to(router, "fp32")
-        chances = tape.unary(wide, save="output")
+        chances = tape.unary(tape.to(router, "fp32"), save="output")
         picked = tape.op((chances,), rows, x.dtype)
+        if shape.moe_loop:
+            return self._looped_experts(x, picked)
         spread = tape.op((x,), rows * shape.hidden, x.dtype)
         tape.keep(x)
-        trains = numerics.train_base
-        experts = shape.experts / shape.tensor_parallel
-        up = self._experts(spread, experts * 2 * width * shape.hidden, rows * 2 * width, weight_dtype, trains)
-        gate, right = tape.split(up, rows * width, rows * width)
-        product = tape.mul(self.activate(gate), right)
-        down = self._experts(product, experts * width * shape.hidden, rows * shape.hidden, weight_dtype, trains)
-        weighted = tape.mul(down, picked)
+        weighted = self._expert(spread, picked, rows, shape.experts / shape.tensor_parallel, packed=False)
         weighted = tape.op((weighted,), rows * shape.hidden, weighted.dtype)  # back to token order
         return tape.op((weighted,), n * shape.hidden, x.dtype)
 
-    def _experts(self, x: Value, elements: float, out: float, dtype: str, trains: bool) -> Value:
-        weight = Weight(elements, dtype, trains, "plain")
-        return self.tape.linear(x, weight, out)
+    def _looped_experts(self, x: Value, picked: Value) -> Value:
+        """One expert after the other, results added in place (transformers 4): backward frees them one by one."""
+        tape, shape, n = self.tape, self.shape, self.n
+        groups = min(shape.experts, MOST_LOOPED_EXPERTS)
+        rows = n * shape.top_k / groups
+        total: Value | None = None
+        for _ in range(groups):
+            spread = tape.op((x,), rows * shape.hidden, x.dtype)
+            share = tape.slice(picked, rows)
+            out = self._expert(spread, share, rows, shape.experts / groups / shape.tensor_parallel, packed=True)
+            if total is None:
+                total = tape.op((out,), n * shape.hidden, x.dtype)
+            else:
+                total = tape.op((total, out), n * shape.hidden, x.dtype, in_place=True)
+        assert total is not None
+        tape.keep(x)
+        return total
+
+    def _expert(self, spread: Value, picked: Value, rows: float, experts: float, packed: bool) -> Value:
+        """Gate and up, activation, down, times the router's weight."""
+        tape, shape, numerics = self.tape, self.shape, self.numerics
+        width, hidden = shape.expert_intermediate, shape.hidden
+        stored = "packed" if packed and numerics.packed else "plain"
+
+        def weight(elements: float) -> Weight:
+            return Weight(elements, numerics.weight_dtype, numerics.train_base, stored)
+
+        if packed:
+            gate = tape.linear(spread, weight(experts * width * hidden), rows * width)
+            gate = self.activate(gate)
+            right = tape.linear(spread, weight(experts * width * hidden), rows * width)
+        else:
+            up = tape.linear(spread, weight(experts * 2 * width * hidden), rows * 2 * width)
+            gate, right = tape.split(up, rows * width, rows * width)
+            gate = self.activate(gate)
+        product = tape.mul(gate, right)
+        down = tape.linear(product, weight(experts * width * hidden), rows * hidden)
+        return tape.mul(down, picked)
 
     # -- whole block -------------------------------------------------------------------------------------------------
 

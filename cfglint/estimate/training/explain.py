@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint.estimate.result import Component, Input
 from cfglint.estimate.training.phases import Peak
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import FORMATS, Parameters, States, trainable_dtype
+from cfglint.estimate.training.states import Parameters, States, format_of, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {
@@ -52,7 +52,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
     rows: list[tuple[str, float, str]] = []
     split = shard if plan.sharding in ("zero3", "fsdp1", "fsdp2") else ""
     if plan.quantization:
-        format_ = FORMATS.get(plan.quantization, FORMATS["nf4"])
+        format_ = format_of(plan)
         rest = parameters.base - parameters.linear
         weights = (
             f"({billions(parameters.linear)} × {format_.bytes_per_parameter:.3f} bytes ({plan.quantization})"

@@ -97,6 +97,8 @@ class Style:
     """Queries multiplied by a constant before attention (OPT)."""
     position_bias: bool = False
     """T5's relative bias: a score-sized tensor that attention must add."""
+    own_loss: bool = False
+    """The model's class computes its loss in the logits' dtype, on a copy of the shifted logits."""
     packed_mask: bool = True
     """Position ids reach the mask, so packed samples give a dense one (OPT and BLOOM pass none)."""
     residual_scale: bool = False
@@ -129,7 +131,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
     "gptj": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.25, gated=False, activation="gelu_new"),
     "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
-    "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
+    "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", own_loss=True),
     "gpt_neo": _LAYERNORM_PLAIN,
     "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom", packed_mask=False),
     "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),

@@ -26,7 +26,9 @@ class Head:
     upcast: bool = True
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
-    """The shifted logits are copied to be contiguous (transformers before 4.46)."""
+    """The shifted logits are copied to be contiguous."""
+    autocast: bool = False
+    """The loss runs under autocast, in fp32."""
     scaled: bool = False
     saves_log_probabilities: bool = True
 
@@ -49,19 +51,43 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         logits = tape.scale(logits)
     if style.logit_cap:
         logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
-    if head.kernel == "triton":
-        wide = tape.to(logits, "fp32") if head.upcast else logits
-        loss = tape.op((wide,), 1, "fp32", save=(wide,), backward_temp=-wide.bytes)
-        tape.keep(logits)
-        return tape.footprint(x, loss)
+    if style.own_loss:
+        return tape.footprint(x, _own_loss(writer, logits, head))
     wide = tape.to(logits, "fp32") if head.upcast else logits
-    flat = tape.op((wide,), elements, wide.dtype) if head.shift_copy else wide
-    log_probabilities = tape.unary(flat, save="output")
-    loss = tape.op((log_probabilities,), 1, "fp32")
-    tape.keep(logits, wide)
+    flat = wide
+    if head.shift_copy:
+        flat = tape.op((wide,), elements, wide.dtype)
+    else:
+        tape.keep(logits)
+    if head.kernel == "triton":
+        # the kernel writes the gradient over the logits
+        loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes)
+    else:
+        loss = tape.op((tape.unary(flat, save="output"),), 1, "fp32")
+    tape.keep(wide)
+    if not head.shift_copy:
+        tape.keep(logits)
     if head.hold_logits:
         tape.hold(logits)
     return tape.footprint(x, loss)
+
+
+def _own_loss(writer: BlockWriter, logits: Value, head: Head) -> Value:
+    """Loss inside the model's class: shifted copy, cross entropy in its dtype (fp32 under autocast), output held."""
+    tape = writer.tape
+    flat = tape.op((logits,), logits.elements, logits.dtype)
+    tape.keep(logits)
+    if head.autocast:
+        held = tape.op((logits,), logits.elements, "fp32", save=())
+        held.grad = False
+        tape.hold(held)
+    else:
+        tape.hold(logits)
+    if head.kernel == "triton":
+        work = tape.to(flat, "fp32") if head.autocast else flat
+        return tape.op((work,), 1, "fp32", save=(work,), backward_temp=-work.bytes)
+    work = tape.to(flat, "fp32") if head.autocast else flat
+    return tape.op((tape.unary(work, save="output"),), 1, "fp32")
 
 
 def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:

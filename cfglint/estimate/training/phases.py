@@ -102,6 +102,8 @@ def walk(
         backward = f.backward_accumulating if accumulating and not sharded else f.backward
         for position in sorted({0, run.count - 1}):
             alive = left - run.kept * position
+            if windows.keeps_inputs:
+                alive = kept + (kept - left) + run.kept * position
             reduced = min(grown + f.gradients * position * gradient_share, states.gradients)
             if run.checkpointed:
                 inner = alive + max(f.forward_saving + f.output, backward)

@@ -213,6 +213,13 @@ def resolve(job: TrainingJob) -> Plan:
     compute = _DTYPES.get(compute or "none")
     if compute == "fp32":
         compute = None
+    if compute is None and quantization and profile.quantized_autocast and not job.stated("compute_dtype"):
+        stated = read.job.value("weight_dtype")
+        compute = _DTYPES.get(stated, "bf16") if isinstance(stated, str) else "bf16"
+        compute = None if compute == "fp32" else compute
+        read.assumptions.append(
+            f"compute_dtype is not stated: autocast in {compute} over the quantized base ({default})"
+        )
     weight = read.text("weight_dtype")
     if weight is None:
         weight = profile.weight_dtype
@@ -302,7 +309,7 @@ def resolve(job: TrainingJob) -> Plan:
         lora_names=tuple(targets),
         modules_to_save=modules_to_save,
         quantization=quantization,
-        upcast_unquantized=read.flag("upcast_unquantized", bool(quantization) and profile.kbit_upcast),
+        upcast_unquantized=_upcasts(read, quantization, profile, sharding),
         weight_dtype=weight,
         compute_dtype=compute,
         master_weights=read.flag("master_weights", profile.name == "megatron" or sharding.startswith("zero")),
@@ -338,6 +345,17 @@ def resolve(job: TrainingJob) -> Plan:
         problems=read.problems,
         loose=read.loose,
     )
+
+
+def _upcasts(read: _Reader, quantization: str | None, profile: Profile, sharding: str) -> bool:
+    """Whether what is not quantized is held in fp32 (PEFT ``prepare_model_for_kbit_training``).
+
+    Only bitsandbytes models are cast (``peft/utils/other.py``), and trainers leave it out where parameters are sharded,
+    since a flat parameter has one dtype (``trl``: ``is_sharded_qlora``).
+    """
+    bitsandbytes = quantization is not None and quantization.startswith(("nf4", "fp4", "int8"))
+    stated = read.flag("upcast_unquantized", bitsandbytes and profile.kbit_upcast)
+    return stated and sharding not in ("fsdp1", "fsdp2", "zero3")
 
 
 def _sharding(zero: int | None, fsdp: str | None, version: int | None, world: int) -> tuple[str, bool, bool]:

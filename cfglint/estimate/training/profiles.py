@@ -34,12 +34,15 @@ class Profile:
     hold_logits: bool = False
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
     upcast_logits: bool = True
+    shift_copy: bool = False
+    """The loss copies the shifted logits (transformers 4.46 to 4.51, ``loss/loss_utils.py``)."""
     padding_mask: bool = False
     main_grads_fp32: bool = False
     """Gradients are accumulated in fp32 buffers made at start (Megatron ``main_grad``)."""
     fsdp_upcasts_trainable: bool = False
     """accelerate >= 0.30 casts trainable parameters to fp32 under FSDP with mixed precision."""
-    zero3_linear: bool = False
+    quantized_autocast: bool = False
+    """Quantized bases are trained under autocast unless the settings say otherwise (``bf16`` on in trl's configs)."""
     distributed_optimizer: bool = False
     norms_follow_autocast: bool = True
     modeling: bool = True
@@ -52,7 +55,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
     "transformers": _TRANSFORMERS,
     # trl/trainer/sft_config.py: max_length 1024; gradient_checkpointing True and bf16 since 0.20
-    "trl": replace(_TRANSFORMERS, name="trl", sequence_length=1024, kbit_upcast=True),
+    "trl": replace(
+        _TRANSFORMERS,
+        name="trl",
+        sequence_length=1024,
+        kbit_upcast=True,
+        shift_copy=True,
+        quantized_autocast=True,
+    ),
     # axolotl/utils/schemas: sequence_len 512, micro_batch_size 1; bf16 weights under autocast
     "axolotl": replace(_TRANSFORMERS, name="axolotl", micro_batch_size=1, kbit_upcast=True),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32

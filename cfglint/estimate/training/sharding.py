@@ -3,6 +3,10 @@
 FSDP2 as in torch 2.13 ``torch/distributed/fsdp/_fully_shard`` (blocks wrapped one by one, the rest in a root group):
 a gathered block is its parameters plus the flat all-gather buffer, which is held until the next gather; backward
 prefetches the next block's buffer and holds the reduce-scatter input of the block before.
+
+FSDP1 (``torch/distributed/fsdp/_runtime_utils.py``): one flat parameter per block; frozen blocks register hooks on
+their inputs to know when to reshard, and these hold the recomputed blocks' inputs, with the gradients that reentrant
+checkpointing leaves on them, until backward ends.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import Parameters, States, trainable_dtype
+from cfglint.estimate.training.states import Parameters, States, format_of, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 
@@ -35,6 +39,8 @@ class Windows:
     outer_reduce: float = 0.0
     unsharded_gradients: bool = False
     """Gradients of a block exist whole before they are reduced."""
+    keeps_inputs: bool = False
+    """Checkpointed block inputs and their gradients stay until backward ends."""
     constant: float = 0.0
     """Buffers that live through the step (buckets)."""
 
@@ -46,8 +52,10 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     stored = DTYPE_BYTES[trainable_dtype(plan) if not plan.adapter else plan.weight_dtype]
     gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
     reduced = 4.0 if plan.compute_dtype and stored == 4 else gathered
-    block = (parameters.linear + parameters.experts + parameters.rest) / layers
     outer = parameters.embedding + parameters.head + parameters.outside
+    # packed weights are gathered as they are stored
+    packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
+    block = (parameters.linear * packed + parameters.experts + parameters.rest) / layers
     if plan.sharding == "fsdp2":
         return Windows(
             outer=outer * gathered,
@@ -60,5 +68,19 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer_gradient=(parameters.head or parameters.embedding) * gathered,
             outer_reduce=outer * reduced,
             unsharded_gradients=not plan.adapter,
+        )
+    if plan.sharding == "fsdp1":
+        return Windows(
+            outer=outer * gathered,
+            block=block * gathered,
+            forward_blocks=2,
+            head_blocks=0,
+            backward_blocks=2 if plan.reshard else 0,
+            reshard=plan.reshard,
+            reduce=0.0 if plan.adapter else block * gathered,
+            outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
+            outer_reduce=outer * gathered,
+            unsharded_gradients=not plan.adapter,
+            keeps_inputs=plan.adapter and plan.checkpointing == "full",
         )
     return Windows()

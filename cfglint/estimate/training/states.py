@@ -41,6 +41,11 @@ FORMATS: Final[dict[str, Format]] = {
 }
 
 
+def format_of(plan: Plan) -> Format:
+    """The storage of the plan's quantized weights; an unknown name counts as NF4."""
+    return FORMATS.get(plan.quantization or "", FORMATS["nf4"])
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizerKind:
     """``factors``: states of the parameter's own dtype; ``block_bytes``: states of fixed width, bytes per parameter.
@@ -198,14 +203,14 @@ def count_parameters(
             found.head += elements
         elif not tensor.stack:
             found.outside += elements
-        elif tensor.role == "expert" and not tensor.linear:
+        elif tensor.role == "expert" and not separate_experts(plan):
             found.experts += elements
-        elif tensor.linear:
+        elif tensor.linear or tensor.role == "expert":
             found.linear += elements
         else:
             found.rest += elements
         matrix = on_rank(tensor, plan, tensor.elements)
-        if tensor.role == "expert" and not tensor.linear:
+        if tensor.role == "expert" and not separate_experts(plan):
             matrix = on_rank(tensor, plan, per_layer)
         found.largest = max(found.largest, matrix)
         if len(tensor.shape) == 2:
@@ -221,6 +226,18 @@ def count_parameters(
         if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
             found.saved_modules += elements
     return found
+
+
+def separate_experts(plan: Plan) -> bool:
+    """Experts are modules of their own, which quantization and FSDP treat as any linear layer.
+
+    transformers 5 fuses them into 3-D parameters, which bitsandbytes leaves alone; earlier versions and checkpoints
+    quantized per expert (GPTQ, AWQ) hold separate linears.
+    """
+    fused = plan.profile.modeling and (plan.version or "").lstrip(">=~^ ").startswith("5")
+    return not fused or bool(
+        plan.quantization and plan.quantization.startswith(("gptq", "awq", "fp8", "mxfp4", "nvfp4"))
+    )
 
 
 def _targeted(tensor: Tensor, plan: Plan) -> bool:
@@ -277,10 +294,8 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     stored_trainable = DTYPE_BYTES[trainable_dtype(plan)]
     p = parameters
     if plan.quantization:
-        format_ = FORMATS.get(plan.quantization, FORMATS["nf4"])
+        format_ = format_of(plan)
         weights = p.linear * format_.bytes_per_parameter + (p.base - p.linear) * outside
-        if plan.quantization.startswith(("mxfp4", "nvfp4", "fp8")):
-            weights = (p.linear + p.experts) * format_.bytes_per_parameter + (p.base - p.linear - p.experts) * outside
     elif plan.adapter:
         weights = p.base * weight
     else:
