@@ -14,6 +14,7 @@ from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.serving.kv_layout import RECURRENT
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
+from cfglint.estimate.serving.versions import vision_data
 
 MIB = 2**20
 V1_RESIDUALS = 4
@@ -21,6 +22,9 @@ V1_RESIDUALS = 4
 V0_RESIDUALS = 3
 """The same without torch.compile: 110,592 bytes a token for Llama-3.1-8B, as vllm#10517 measures."""
 PIXEL_CHANNELS = 3
+PLAIN_ATTENTION, ROTARY_ATTENTION = 7, 14
+"""Hidden-size buffers of an encoder's attention: fused and separate query, key and value, and output; with eager rotary
+embeddings query and key also in fp32, before and after (17.2 GiB for six full-size images of a 7B Qwen2-VL in V0)."""
 STATE_CHUNK = 64
 """Tokens per chunk of the gated delta rule's prefill kernel, which keeps one state a chunk (fla chunk_gated_delta_rule)."""
 
@@ -54,6 +58,8 @@ class Profile:
     last_stage: bool = True
     pipelined: bool = False
     images: bool = True
+    eager_rotary: bool = False
+    """Vision rotary embeddings in eager fp32, before vLLM fused them."""
 
 
 def mlp_width(arch: Architecture, layer: Layer, tp: int) -> float:
@@ -113,16 +119,38 @@ def pixel_side(arch: Architecture) -> float:
     return float(patch * 2)
 
 
+def image_tokens(arch: Architecture) -> int:
+    """Embeddings of the largest single image; 0 where neither the config nor the family says."""
+    vision = arch.config.get("vision_config")
+    known = arch.config.get("mm_tokens_per_image")
+    if isinstance(known, int):
+        return known
+    named: dict[str, int] = vision_data()["image_tokens"]
+    if arch.model_type in named:
+        return named[arch.model_type]
+    size, side = vision.get("image_size") if isinstance(vision, Mapping) else None, pixel_side(arch)
+    return int((size // side) ** 2) if isinstance(size, int) and side else 0
+
+
+def encoder_tokens(arch: Architecture, profile: Profile) -> int:
+    """Image tokens the encoder is profiled with: whole images up to the batch's tokens, and at least one."""
+    one = image_tokens(arch)
+    return max(profile.tokens // one * one, one) if one else profile.tokens
+
+
 def encoder_leftovers(arch: Architecture, profile: Profile) -> float:
     """What the encoder's profiling leaves alive: embeddings of a full budget of image tokens, and their pixels."""
     side = pixel_side(arch)
     if not profile.images or not side or profile.runner == "V0":
         return 0.0
-    return profile.tokens * profile.element * (arch.hidden_size + side * side * PIXEL_CHANNELS)
+    vision = arch.config["vision_config"]
+    frames = vision.get("temporal_patch_size", 2 if arch.model_type.startswith("qwen") else 1)
+    pixels = side * side * PIXEL_CHANNELS * (frames if isinstance(frames, int) else 1)
+    return encoder_tokens(arch, profile) * profile.element * (arch.hidden_size + pixels)
 
 
 def encoder_peak(arch: Architecture, profile: Profile, tp: int) -> float:
-    """The encoder's own pass over a full budget: its widest MLP for every patch."""
+    """The encoder's own pass over a full budget: its MLP or its attention for every patch."""
     vision = arch.config.get("vision_config")
     side = pixel_side(arch)
     if not isinstance(vision, Mapping) or not profile.images or not side:
@@ -133,8 +161,10 @@ def encoder_peak(arch: Architecture, profile: Profile, tp: int) -> float:
     if not isinstance(hidden, int) or not isinstance(patch, int) or patch <= 0:
         return 0.0
     inner = width if isinstance(width, int) else 4 * hidden
-    patches = profile.tokens * (side / patch) ** 2
-    return patches * profile.element * (2 * inner / tp + 4 * hidden) + encoder_leftovers(arch, profile)
+    patches = encoder_tokens(arch, profile) * (side / patch) ** 2
+    eager_rotary = profile.eager_rotary and arch.model_type in vision_data()["rotary"]
+    attention = (ROTARY_ATTENTION if eager_rotary else PLAIN_ATTENTION) * hidden / tp
+    return patches * profile.element * (2 * hidden + max(2 * inner / tp, attention)) + encoder_leftovers(arch, profile)
 
 
 def profiled_peak(
@@ -191,7 +221,7 @@ def profiled_peak(
     if stage == 0:
         encoder = encoder_peak(arch, profile, tp)
         if encoder:
-            candidates.append((encoder, f"encoder pass over {profile.tokens} image tokens", "encoder"))
+            candidates.append((encoder, f"encoder pass over {encoder_tokens(arch, profile)} image tokens", "encoder"))
     size, text, driver = max(candidates)
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)
     return ProfiledPeak(size, max(low, others) if low else size, max(high, size), text, driver, max(0.0, size - others))

@@ -114,4 +114,6 @@ def _one(
     estimate = estimator(settings, arch, version, gpu)
     if not arch.exact:
         settings.assume(f"tensors of {arch.model_type} are not known: weights come from the parameter count")
+    if not arch.tensors and estimate.memory.verdict in ("oom", "kv-too-small"):
+        estimate.memory.verdict = "likely-oom"
     return estimate

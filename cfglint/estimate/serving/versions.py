@@ -111,3 +111,8 @@ def engine_laws(engine: str) -> EngineLaws:
 def quantization_data() -> dict[str, Any]:
     """Bits per weight by scheme; see ``data/quantization.json``."""
     return _data("quantization.json")
+
+
+def vision_data() -> dict[str, Any]:
+    """Image tokens and encoder kinds by ``model_type``; see ``data/vision.json``."""
+    return _data("vision.json")

@@ -34,7 +34,8 @@ DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
-LARGE_ENCODER_BUDGET = 8192
+SORT_BYTES = 36
+"""The dearest sampler kernel of any version."""
 
 
 @dataclass
@@ -101,7 +102,8 @@ class _Vllm:
         return Sharding(
             tensor=tp,
             data=dp,
-            expert_ranks=tp * dp if expert and self.arch.moe else 1,
+            # Data-parallel ranks of a mixture of experts share the experts, split or whole (vLLM FusedMoEParallelConfig).
+            expert_ranks=tp * dp if self.arch.moe and (expert or dp > 1) else 1,
             decode_context=s.positive("decode_context_parallel_size", "dcp") or 1,
             stages=pipeline_stages(self.arch.num_hidden_layers, pp, counts),
         )
@@ -302,14 +304,28 @@ class _Vllm:
             sequences=settings.max_num_seqs,
             element=self.element,
             runner=self.runner,
-            sampler=self.laws.value("sampler", self.version),
+            sampler=self._sampler(),
             workspace_kept=bool(self.laws.value("moe_workspace_kept", self.version)),
             workspace_bytes=float(self.laws.constant("workspace_mib")) * 2**20,
             multiprocessors=units,
-            last_stage=stage == self.sharding.pipeline - 1,
+            last_stage=stage == self.sharding.pipeline - 1 and not self._pools(),
             pipelined=self.sharding.pipeline > 1,
             images=images,
+            eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
         )
+
+    def _sampler(self) -> Mapping[str, Any]:
+        """The sampler's law; of an unknown version every kernel is possible."""
+        law: Mapping[str, Any] = self.laws.value("sampler", self.version)
+        return law if self.version.release is not None else {**law, "or": SORT_BYTES}
+
+    def _pools(self) -> bool:
+        """Pooling models (embedding, classification, reward) have no sampler."""
+        task = str(self.s.raw("task", "runner", "convert") or "").lower()
+        if task and task not in ("auto", "generate", "none"):
+            return True
+        name = self.arch.architecture or ""
+        return name.endswith(("ForSequenceClassification", "ForTokenClassification", "Model"))
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
