@@ -245,7 +245,8 @@ def _memory_line(job: Job, estimate: Estimate) -> Iterator[str]:
     memory, serving = estimate.memory, estimate.serving
     used = memory.used or memory.reserved or memory.allocated
     if used is not None:
-        of = f" of {_gib(memory.capacity)}" if memory.capacity else ""
+        sizes = [accelerator.usable_bytes for accelerator in job.hardware.candidates]
+        of = f" of {_between(Interval(min(sizes), 0, max(sizes)))}" if sizes else ""
         gpu = f" ({job.hardware.name})" if job.hardware.name else ""
         missing = f"; not known: {', '.join(memory.missing)}" if memory.missing else ""
         yield f"memory per GPU {_between(used)}{of}{gpu}: {memory.verdict}{missing}"

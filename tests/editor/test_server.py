@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,6 +114,21 @@ def test_hover_gives_the_value_in_force_and_every_other_statement(editor: Client
     assert f"also stated: `8` from [ds.json:1]({(tmp_path / 'ds.json').as_uri()}#L1)" in text
     assert "an integer, default `1`" in text
     assert editor.hover(uri, 40, 0) is None
+
+
+def test_hover_over_what_drives_memory_gives_the_estimate(editor: Client, tmp_path: Path) -> None:
+    uri = (tmp_path / "sft.yaml").as_uri()
+    head = "# cfglint: gpu=H100-80GB gpus=8\nmodel_name_or_path: meta-llama/Llama-3.1-8B\nmax_seq_length: 2048\nbf16: true\n"
+    editor.open(uri, head + GOOD)
+    editor.diagnostics(uri)
+    text = editor.hover(uri, 4, 2)["contents"]["value"]
+    assert re.search(
+        r"memory per GPU [\d.]+–[\d.]+ GiB of [\d.–]+ GiB \(H100-80GB\): (oom|likely-oom|tight|fits)", text
+    )
+    assert "effective batch 4 × 8 × 8 = 256 sequences" in text
+    comment = editor.hover(uri, 0, 12)["contents"]["value"]
+    assert "**`gpu`**" in comment
+    assert "`gpu` of `sft.yaml`: `H100-80GB` is in force, from this line" in comment
 
 
 def test_hover_over_the_value_that_is_not_in_force_says_which_is(editor: Client, tmp_path: Path) -> None:
