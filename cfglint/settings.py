@@ -224,7 +224,7 @@ def read_settings(path: Path) -> Settings:
 
 def settings_json_schema() -> dict[str, Any]:
     """JSON Schema of the settings table, for editors (``cfglint schema settings``)."""
-    from cfglint.settings_schema import SettingsTable
+    from cfglint.settings_table import SettingsTable
 
     schema = SettingsTable.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "cfglint settings"}
@@ -267,7 +267,7 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
         return Settings(path=_shown(path), root=_folder(path))
     from pydantic import ValidationError
 
-    from cfglint.settings_schema import SettingsTable
+    from cfglint.settings_table import SettingsTable
 
     try:
         checked = SettingsTable.model_validate(table)
@@ -278,7 +278,7 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
 
 
 def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
-    from cfglint.settings_schema import IgnoreTable, SettingsTable
+    from cfglint.settings_table import IgnoreTable, SettingsTable
 
     assert isinstance(table, SettingsTable)
     root, shown = _folder(path), _shown(path)
@@ -398,7 +398,7 @@ def _known_steps(table: Any, loc: tuple[int | str, ...]) -> tuple[int | str, ...
 
 
 def _known_keys(route: tuple[int | str, ...]) -> list[str]:
-    from cfglint import settings_schema as tables
+    from cfglint import settings_table as tables
 
     inner: dict[str, type[tables.Table]] = {
         "targets": tables.TargetTable,

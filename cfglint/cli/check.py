@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from cfglint.source.node import SourceFile
 
 FORMATS: Final = ("text", "json", "sarif", "github", "gitlab", "junit", "markdown", "concise")
+MACHINE_FORMATS: Final = ("json", "sarif", "gitlab", "junit")
+"""Written as UTF-8 whatever the terminal's encoding is."""
 FAIL_ON: Final = ("error", "warning", "info", "never")
 
 PROGRESS_AFTER: Final = 1.0
@@ -270,6 +273,8 @@ def _report(args: argparse.Namespace, result: RunResult, fixed: int) -> bool:
     )
     text = render(args.format, result, options)
     if not to_file:
+        if args.format in MACHINE_FORMATS and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         sys.stdout.write(text)
         return True
     try:

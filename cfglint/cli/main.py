@@ -6,6 +6,7 @@ Only the module of the command asked for is imported: ``cfglint --version`` and 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ def entry() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` and return its exit code. Usage errors raise SystemExit(2), as argparse does."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal without a character still gets the report
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         return _run(arguments)
     except KeyboardInterrupt:
