@@ -47,6 +47,8 @@ DEVICES = {"MI250": 2, "MI250X": 2, "Data-Center-GPU-Max-1550": 2}
 MORE_ALIASES = {
     "B200-SXM": ["B200-192GB"],  # sold as 192 GB, 180 GB in HGX and DGX
     "GB200": ["GB200-192GB"],
+    "Jetson-AGX-Orin-64GB": ["Jetson AGX Orin"],
+    "Jetson-AGX-Orin-32GB": ["Jetson AGX Orin"],
     # the ROCm name of a chip covers every card that carries it
     "MI250": ["gfx90a"],
     "MI250X": ["gfx90a"],
@@ -168,7 +170,148 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
     return {key: value for key, value in kept.items() if value not in (None, [], False)}
 
 
+# --- instances and labels -------------------------------------------------------------------------------------------
+
+
+def instances() -> None:
+    rows = []
+    for row in load("instances.json")["instances"]:
+        kept = {
+            "name": row["instance"], "cloud": row["cloud"], "gpu": row["gpu"], "count": row["count"],
+            "sagemaker": row.get("sagemaker"), "host_gib": row.get("host_mem_gib"), "vcpus": row.get("vcpu"),
+            "gpu_mib": row.get("gpu_mem_mib"), "confidence": row.get("confidence"), "source": row["source"], "checked": CHECKED,
+        }  # fmt: skip
+        rows.append({key: value for key, value in kept.items() if value is not None})
+    write("instances.json", lines(rows))
+
+
+def labels() -> None:
+    rows = []
+    for row in load("gpu_labels.json")["labels"]:
+        if "value" not in row:  # patterns (time slicing, MIG, SLURM gres) are code in labels.py
+            continue
+        kept = {
+            "key": row["key"], "value": row["value"], "gpu": row["gpu"].split("|"), "note": row.get("note"),
+            "confidence": row["confidence"], "source": row["source"], "checked": CHECKED,
+        }  # fmt: skip
+        rows.append({key: value for key, value in kept.items() if value is not None})
+    write("gpu_labels.json", lines(rows))
+
+
+# --- engines --------------------------------------------------------------------------------------------------------
+
+DTYPES = {"half": "float16", "torch.float16": "float16", "torch.bfloat16": "bfloat16", "torch.float32": "float32"}
+
+
+def engine(name: str) -> None:
+    """Arguments with their life by sampled version; defaults that are computed at run time are marked, not quoted."""
+    now = load(f"{name}_args.json")
+    life = {row["name"]: row for row in load(f"{name}_args_lifecycle.json")}
+    versions = sorted({version for row in life.values() for version in row["present_in"]}, key=version_key)
+    current = {row["name"]: row for row in now["args"]}
+    rows = []
+    for argument in sorted(current.keys() | life.keys()):
+        rows.append(argument_row(argument, current.get(argument), life.get(argument), versions))
+    document = {
+        "engine": name,
+        "versions": versions,
+        "source": f"arguments read from the wheels of {name} {', '.join(versions)}; types and choices from {now['version']}",
+        "checked": CHECKED,
+    }
+    if name == "vllm":
+        document["env"] = {
+            row["name"]: [versions.index(version) for version in row["present_in"]]
+            for row in load("vllm_env_lifecycle.json")
+        }
+        document["quantization"] = quantization()
+        document["attention_backends"] = backends()
+    body = compact(document)[:-1] + ',\n"arguments":' + lines(rows) + "}"
+    write(f"engine_{name}.json", body)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.replace("post", "").split("."))
+
+
+def literal(value: Any) -> Any:
+    """A default, or None with a mark where the engine computes it."""
+    if isinstance(value, str) and value.startswith(("factory:", "expr:")):
+        return {"computed": True}
+    return value
+
+
+def argument_row(name: str, now: Any, life: Any, versions: list[str]) -> dict[str, Any]:
+    now, life = now or {}, life or {}
+    note = " ".join(str(now.get(key, "")) for key in ("note", "deprecation_note", "fallback") if now.get(key))
+    row = {
+        "name": name,
+        "aliases": now.get("aliases"),
+        "group": now.get("group"),
+        "type": now.get("type"),
+        "choices": now.get("choices"),
+        "constraint": now.get("constraint"),
+        "required": now.get("required"),
+        "resolved": now.get("resolved_at_start"),
+        "deprecated": now.get("deprecated"),
+        "replaced_by": replacement(name, note),
+        "present": [versions.index(version) for version in life["present_in"]] if life else [len(versions) - 1],
+        "deprecated_in": [versions.index(version) for version in life.get("deprecated_in", ())],
+        "defaults": [[versions.index(version), literal(value)] for version, value in life.get("default_changes", ())],
+    }
+    return {key: value for key, value in row.items() if value not in (None, [], {}, False, "")}
+
+
+def replacement(name: str, note: str) -> str | None:
+    """The argument that a deprecation note points to."""
+    import re
+
+    named = [found for found in re.findall(r"--[a-z0-9][a-z0-9-]+", note) if found != name and found[-1] != "-"]
+    return named[0] if named and "eprecated" in note and "eplaces the" not in note else None
+
+
+def quantization() -> dict[str, Any]:
+    """By version: method to lowest compute capability (times ten) and activation dtypes; null where a method states none."""
+    result: dict[str, Any] = {}
+    for version, facts in load("vllm_quant_caps_by_version.json").items():
+        methods: dict[str, Any] = dict.fromkeys(facts["methods"])
+        for method, caps in facts["caps"].items():
+            lowest = caps.get("min_cap")
+            kinds = [
+                DTYPES.get(kind.strip(), kind.strip())
+                for kind in (caps.get("act_dtypes") or "[]").strip("[]").split(",")
+            ]
+            methods[method] = [
+                int(lowest) if str(lowest).lstrip("-").isdigit() else None,
+                [kind for kind in kinds if kind],
+            ]
+        result[version] = methods
+    return result
+
+
+def backends() -> dict[str, Any]:
+    """Attention backends of the newest version: dtypes, cache dtypes, lowest compute capability where one number states it."""
+    import re
+
+    facts = load("vllm_attention_backends.json")
+    rows: dict[str, Any] = {"version": facts["version"]}
+    for name, row in facts["backends"].items():
+        rule = row.get("supports_compute_capability") or ""
+        lowest = re.fullmatch(r"return capability >= DeviceCapability\((\d+), (\d+)\)", rule.strip())
+        names = re.findall(r"[\w.]+", row.get("supported_dtypes") or "")
+        caches = re.findall(r"'(\w+)'", row.get("supported_kv_cache_dtypes") or "")
+        rows[name] = {
+            "dtypes": [DTYPES.get(kind, kind) for kind in names],
+            "kv_cache_dtypes": caches,
+            "capability": [int(lowest[1]), int(lowest[2])] if lowest else None,
+        }
+    return rows
+
+
 if __name__ == "__main__":
     accelerators()
     models()
+    instances()
+    labels()
+    engine("vllm")
+    engine("sglang")
     sys.exit(0)

@@ -73,7 +73,10 @@ def short(version: str) -> str:
 
 
 def releases(folder: Path, package: str, patches: bool = False) -> list[tuple[str, Path]]:
-    """The samples of a package, oldest first: (version as it is recorded, source root)."""
+    """The samples of a package, oldest first: (version as it is recorded, source root).
+
+    A release that is the only sample of its minor stands for the minor (``4.57``), others for themselves.
+    """
     found = []
     for path in folder.glob(f"{package}-*"):
         version = path.name.removeprefix(f"{package}-")
@@ -81,7 +84,10 @@ def releases(folder: Path, package: str, patches: bool = False) -> list[tuple[st
         if root is not None and version[0].isdigit():
             found.append((version, root / package))
     found.sort(key=lambda pair: numbers(pair[0]))
-    return [(version if patches else short(version), root) for version, root in found]
+    minors = [short(version) for version, _ in found]
+    return [
+        (version if patches or minors.count(short(version)) > 1 else short(version), root) for version, root in found
+    ]
 
 
 class Sources:
@@ -406,8 +412,14 @@ class Sources:
                         }
                     )
             mark = given.get("deprecated")
-            if "new_param" in given and isinstance(self.value(given["new_param"]), str):
-                row.extra["renamed_to"] = self.value(given["new_param"])
+            successor = self.value(given.get("new_param"))
+            if (
+                isinstance(successor, str)
+                and successor.isidentifier()
+                and isinstance(stmt.target, ast.Name)
+                and successor != stmt.target.id
+            ):
+                row.extra["renamed_to"] = successor
             row.deprecated |= mark is not None and not (isinstance(mark, ast.Constant) and not mark.value)
             row.deprecated |= (
                 re.match(r"\W*(this (argument|parameter|option|field) is )?deprecated", prose, re.I) is not None
@@ -483,6 +495,8 @@ def merge(
         for parent in parents:
             target = target[parent]["keys"]
         if last in target:
+            if "default" in extra:
+                target[last].pop("defaults", None)
             target[last].update(extra)
         elif extra.get("add"):
             target[last] = {key: value for key, value in extra.items() if key != "add"}

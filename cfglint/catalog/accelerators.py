@@ -308,10 +308,7 @@ def _read_name(name: str) -> _Name:
     """
     text = name.upper().replace("MAX-Q", "MAXQ").replace("V5LITEPOD", "V5E")
     words = [word for word in re.split(r"[^A-Z0-9+]+", text) if word]
-    parts: list[str] = []
-    for word in words:
-        parts += re.sub(r"^(RTX|GTX|QUADRO|RADEON|GEFORCE|TITAN|PRO|TESLA|NVIDIA)(?=[A-Z0-9])", r"\1 ", word).split()
-    parts = [piece for word in parts for piece in re.sub(r"^(PRO|\d{4})(?=(TI|SUPER|D|\d{4})$)", r"\1 ", word).split()]
+    parts = [piece for word in words for piece in _split(word)]
     family: list[str] = []
     memory: list[int] = []
     forms: set[str] = set()
@@ -329,6 +326,19 @@ def _read_name(name: str) -> _Name:
     if len(family) > 1 and re.fullmatch(r"\d{2,3}", family[-1]) and re.fullmatch(r"[A-Z]{1,2}\d+[A-Z]?", family[0]):
         memory.append(int(family.pop()))
     return _Name("".join(family), tuple(memory), frozenset(forms))
+
+
+_GLUED = re.compile(
+    r"^(?:(RTX|GTX|QUADRO|RADEON|GEFORCE|TITAN|TESLA|NVIDIA|JETSON|PRO)(?=[A-Z0-9])"  # RTX4090, QuadroRTX6000
+    r"|(\d{4})(?=(?:TI|SUPER|D|ADA)$)"  # 2080Ti, 6000Ada
+    r"|([A-Z]\d{2,3})(?=(?:NVL|SXM\d?|PCIE)$))"  # H100NVL
+)
+
+
+def _split(word: str) -> list[str]:
+    """Words written as one: ``QuadroRTX6000``, ``RTX6000Ada``, ``H100NVL``."""
+    glued = _GLUED.match(word)
+    return [glued[0], *_split(word[glued.end() :])] if glued else [word]
 
 
 def _fits(asked: _Name, index: int) -> bool:
