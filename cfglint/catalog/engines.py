@@ -101,6 +101,10 @@ def engine_argument(engine: str, name: str) -> Argument | None:
         key = _names(engine).get(_plain(name)[3:])
         if key is not None and "bool" not in str(_rows(engine)[key].get("type", "bool")):
             key = None
+    if key is None and engine == "sglang" and name.startswith("--"):
+        # argparse takes any beginning that only one argument has: --tp, --model
+        begun = {full for plain, full in _names(engine).items() if plain.startswith(_plain(name))}
+        key = begun.pop() if len(begun) == 1 else None
     return None if key is None else _argument(engine, key)
 
 
@@ -261,7 +265,7 @@ def _names(engine: str) -> dict[str, str]:
     return table
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _argument(engine: str, name: str) -> Argument:
     row, versions = _rows(engine)[name], sampled_versions(engine)
     defaults = tuple((versions[index], _literal(value)) for index, value in row.get("defaults", ()))
