@@ -15,7 +15,7 @@ from cfglint.dialects.recognise import dialect_named
 from cfglint.dialects.schema import KeyInfo, Schema, load_schema, type_in_words
 from cfglint.editor.diagnostics import View
 from cfglint.estimate.result import GIB, Estimate, Interval
-from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, Fact, FileOrigin, Origin, Reading
+from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, DerivedOrigin, Fact, FileOrigin, Origin, Reading
 from cfglint.jobs.job import Job
 from cfglint.lint.context import Context
 from cfglint.source.node import Entry, Mapping, Node, Route, Scalar, Sequence, SourceFile, Span
@@ -165,8 +165,12 @@ def _title(markup: Markup, found: list[_Hit], statements: list[_Stated]) -> list
 def _facts(markup: Markup, context: Context, statements: list[_Stated], file: SourceFile) -> Iterator[list[str]]:
     """One block for each fact and job; jobs that say the same share one."""
     blocks: dict[tuple[str, ...], list[str]] = {}
+    told: set[tuple[str, str]] = set()
     for job, name, here in statements:
-        lines = [*_in_force(markup, job, name, here), *_memory(markup, context, job, name)]
+        # several facts may hang on one key: what the job needs is said once
+        needs = [line for line in _memory(markup, context, job, name) if (job.name, line) not in told]
+        told.update((job.name, line) for line in needs)
+        lines = [*_in_force(markup, job, name, here), *needs]
         blocks.setdefault((name, *lines), []).append(job.name)
     for said, jobs in list(blocks.items())[:MOST_JOBS]:
         shown = ", ".join(markup.code(job) for job in dict.fromkeys(jobs[:MOST_JOBS]))
@@ -184,12 +188,12 @@ def _in_force(markup: Markup, job: Job, name: str, here: Fact[Any]) -> list[str]
     elif winner is here or _same_place(winner.origin, here.origin):
         lines.append(f"{markup.code(_value(winner.value))} is in force, from this line")
     else:
-        lines.append(f"{markup.code(_value(winner.value))} is in force, from {_origin(markup, winner)}")
+        lines.append(f"{markup.code(_value(winner.value))} is in force, {_origin(markup, winner)}")
     others = [f for f in job.statements(name) if f is not winner and not (winner is None and f is here)]
     if others:
         said = (
-            f"{markup.code(_value(f.value))} from "
-            + ("this line" if _same_place(f.origin, here.origin) else _origin(markup, f))
+            f"{markup.code(_value(f.value))} "
+            + ("from this line" if _same_place(f.origin, here.origin) else _origin(markup, f))
             for f in others
         )
         lines.append(f"also stated: {'; '.join(dict.fromkeys(said))}")
@@ -208,9 +212,11 @@ def _same_place(a: Origin, b: Origin) -> bool:
 def _origin(markup: Markup, fact: Fact[Any]) -> str:
     origin = fact.origin
     if isinstance(origin, FileOrigin):
-        words = markup.link(origin)
+        words = f"from {markup.link(origin)}"
+    elif isinstance(origin, DerivedOrigin):
+        words = f"worked out: {markup.text(origin.describe())}"
     else:
-        words = markup.text(origin.describe())
+        words = f"from {markup.text(origin.describe())}"
         if isinstance(origin, DefaultOrigin) and origin.note:
             words += f" ({markup.text(origin.note)})"
     return words if fact.certain else f"{words} (a sole neighbour in the folder, taken to belong here)"
@@ -248,8 +254,9 @@ def _memory_line(job: Job, estimate: Estimate) -> Iterator[str]:
         sizes = [accelerator.usable_bytes for accelerator in job.hardware.candidates]
         of = f" of {_between(Interval(min(sizes), 0, max(sizes)))}" if sizes else ""
         gpu = f" ({job.hardware.name})" if job.hardware.name else ""
-        missing = f"; not known: {', '.join(memory.missing)}" if memory.missing else ""
-        yield f"memory per GPU {_between(used)}{of}{gpu}: {memory.verdict}{missing}"
+        unknown = [*memory.missing, *([] if sizes else ["gpu"])]
+        missing = f"; not known: {', '.join(unknown)}" if unknown else ""
+        yield f"memory per GPU {_between(used)}{of}{gpu}{f': {memory.verdict}' if sizes else ''}{missing}"
     elif memory.missing:
         yield f"memory per GPU unknown; not known: {', '.join(memory.missing)}"
     if serving is not None and serving.kv_cache is not None:

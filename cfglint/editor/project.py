@@ -93,6 +93,7 @@ class Project:
         self._most_files = most_files
         self._paths: list[str] | None = None
         self._settings: SettingsResolver | None = None
+        self._refreshed = 0
         self._on_disk: dict[str, _OnDisk] = {}
         self._parsed_buffers: dict[str, tuple[str, SourceFile]] = {}
 
@@ -105,7 +106,8 @@ class Project:
         return os.path.normpath(os.path.join(self.root.folder, path))
 
     def refresh(self) -> None:
-        """Look for files and settings anew at the next analysis."""
+        """Look for files and settings anew at the next analysis. May be called while one runs in another thread."""
+        self._refreshed += 1
         self.analysis = None
         self._paths = None
         self._settings = None
@@ -115,15 +117,23 @@ class Project:
 
         Changes the working directory while it runs. Never raises for what files, settings or plugins hold.
         """
-        if self.analysis is None or self.analysis.buffers != buffers:
-            with _working_directory(self.root.folder):
-                self.analysis = self._analyse(dict(buffers))
-        return self.analysis
+        known = self.analysis
+        if known is not None and known.buffers == buffers:
+            return known
+        started_at = self._refreshed
+        with _working_directory(self.root.folder):
+            made = self._analyse(dict(buffers))
+        if started_at == self._refreshed:
+            self.analysis = made
+        else:
+            self._paths = self._settings = None
+        return made
 
     def _analyse(self, buffers: dict[str, str]) -> Analysis:
         analysis = Analysis(self.root.folder, buffers)
         try:
-            settings = self._settings = self._settings or SettingsResolver()
+            settings = self._settings or SettingsResolver()
+            self._settings = settings
             analysis.files = self._files(buffers, settings)
             if len(analysis.files) > WHOLE_PROJECT_UP_TO:
                 analysis.files = _related(analysis.files, buffers, settings, Path(self.root.folder))
@@ -147,12 +157,14 @@ class Project:
         return dict(sorted(files.items()))
 
     def _nearest(self, buffers: Mapping[str, str], settings: SettingsResolver) -> list[str]:
-        if self._paths is None:
-            self._paths = discover(["."] if self.root.recursive else _neighbours("."), settings).files
-        if len(self._paths) <= self._most_files:
-            return self._paths
+        paths = self._paths
+        if paths is None:
+            paths = discover(["."] if self.root.recursive else _neighbours("."), settings).files
+            self._paths = paths
+        if len(paths) <= self._most_files:
+            return paths
         folders = [os.path.dirname(path).split("/") for path in buffers]
-        return sorted(self._paths, key=lambda path: _distance(path, folders))[: self._most_files]
+        return sorted(paths, key=lambda path: _distance(path, folders))[: self._most_files]
 
     def _read(self, path: str, settings: SettingsResolver) -> _OnDisk | None:
         try:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cfglint.editor import project as module
 from cfglint.editor.project import Project, Root, parse_buffer, root_of
+from cfglint.lint.engine import RunResult
 
 RUN = "per_device_train_batch_size: 4\ngradient_accumulation_steps: 8\nnum_train_epochs: 1\n"
 NAMES_DEEPSPEED = RUN + "deepspeed: ../ds/zero2.json\n"
@@ -72,6 +76,21 @@ def test_new_files_are_found_after_a_refresh(tmp_path: Path) -> None:
     write(tmp_path, {"b.yaml": RUN})
     project.refresh()
     assert sorted(project.current({"a.yaml": RUN}).files) == ["a.yaml", "b.yaml"]
+
+
+def test_a_refresh_during_a_run_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(Root(str(tmp_path)))
+    run = module.run
+
+    def interrupted(*arguments: Any, **options: Any) -> RunResult:
+        write(tmp_path, {"late.yaml": RUN})
+        project.refresh()
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(module, "run", interrupted)
+    assert sorted(project.current({"a.yaml": RUN}).files) == ["a.yaml"]
+    monkeypatch.setattr(module, "run", run)
+    assert sorted(project.current({"a.yaml": RUN}).files) == ["a.yaml", "late.yaml"]
 
 
 def test_of_too_many_files_the_nearest_are_taken(tmp_path: Path) -> None:
