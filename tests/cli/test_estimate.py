@@ -1,0 +1,89 @@
+"""``cfglint estimate`` from the outside, with a model that lies beside the config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cfglint.cli.main import main
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "max_position_embeddings": 8192, "hidden_act": "silu",
+}  # fmt: skip
+JOB = "cfglint: 1\nkind: train\nmodel: ./model\nframework: trl\nmethod: full\nsequence_length: 2048\nmicro_batch_size: 2\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "job.yaml").write_text(JOB)
+
+
+def jobs(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["jobs"]
+    return found
+
+
+def test_a_job_file_on_stated_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "job.yaml", "--gpu", "T4", "--gpus", "1", "--format", "json"]) == 0
+    (job,) = jobs(capsys)
+    assert job["model"]["parameters"] == 8030261248  # type: ignore[index]
+    assert job["memory"]["verdict"] == "oom"  # type: ignore[index]
+    assert job["batch"]["sequences"] == 2  # type: ignore[index]
+    assert main(["estimate", "job.yaml", "--gpu", "T4", "--fail-on-oom"]) == 1
+    assert main(["estimate", "job.yaml", "--fail-on-oom"]) == 0
+
+
+def test_set_alone_is_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [f"--set={line.replace(': ', '=')}" for line in JOB.splitlines()[1:]]
+    assert main(["estimate", *flags, "--gpu", "T4", "--format", "json"]) == 0
+    (by_flags,) = jobs(capsys)
+    assert main(["estimate", "job.yaml", "--gpu", "T4", "--format", "json"]) == 0
+    (by_file,) = jobs(capsys)
+    assert by_flags["memory"]["used_gib"] == by_file["memory"]["used_gib"]  # type: ignore[index]
+    assert main(["estimate", *flags]) == 0
+    assert "sequence_length 2048 (--set)" in capsys.readouterr().out
+
+
+def test_set_with_paths_counts_over_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--set", "micro_batch_size=1", "--set", "gpu=T4", "--set", "gpus_per_node=2"]
+    assert main(["estimate", "job.yaml", *flags, "--format", "json"]) == 0
+    (job,) = jobs(capsys)
+    assert job["batch"]["micro_batch"] == 1 and job["batch"]["data_parallel"] == 2  # type: ignore[index]
+    assert job["hardware"]["gpu"] == "T4"  # type: ignore[index]
+
+
+def test_without_hardware_it_says_where_it_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "job.yaml"]) == 0
+    shown = capsys.readouterr().out
+    assert "memory per GPU: no verdict" in shown
+    assert "fits on" in shown and "too small: T4" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "metod=qlora"], "--set: unknown key `metod`; did you mean `method`?"),
+        (["job.yaml", "--set", "micro_batch=2"], "unknown key `micro_batch`; did you mean `micro_batch_size`?"),
+        (["job.yaml", "--set", "model=x"], "use it without paths"),
+        (["job.yaml", "--set", "gpus_per_node=eight"], "a whole number from 1 is needed"),
+        (["--set", "method"], "KEY=VALUE is needed"),
+        (["none.yaml"], "none.yaml: no such file or folder"),
+    ],
+)
+def test_usage_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_job_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["estimate", "empty"]) == 0
+    assert "no job found in 0 files" in capsys.readouterr().err

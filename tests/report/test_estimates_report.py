@@ -1,0 +1,116 @@
+"""Estimates as a person, a pull request and a program see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from cfglint.catalog.accelerators import Accelerator
+from cfglint.estimate.result import (
+    GIB,
+    BatchEstimate,
+    Component,
+    ComputeEstimate,
+    Estimate,
+    Input,
+    Interval,
+    MemoryEstimate,
+    ServingEstimate,
+)
+from cfglint.jobs.facts import CatalogueOrigin, FlagOrigin, Reading
+from cfglint.jobs.job import Hardware, Job, ModelFacts, ServingJob, TrainingJob
+from cfglint.report.estimates import FitsOn, JobEstimate, as_json, as_markdown, as_text
+from cfglint.source.node import Mapping
+from cfglint.source.text import parse_text
+
+Golden = Callable[[str, str], None]
+GPU = Accelerator("X1-80GB", "acme", "one", (9, 0), 80, 79.15, True, None)
+
+
+def around(expected: float, low: float, high: float) -> Interval:
+    return Interval(low * GIB, expected * GIB, high * GIB)
+
+
+def known(job: Job, gpus: int | None) -> None:
+    file = parse_text("conf/sft.yaml", "base_model: acme/one-8b\n")
+    root = file.documents[0].root
+    assert isinstance(root, Mapping)
+    job.readings = [Reading("axolotl", file.documents[0], root)]
+    job.state("model_id", "acme/one-8b", job.readings[0].origin("base_model"))
+    job.model = ModelFacts("acme/one-8b", None, "catalogue", CatalogueOrigin("https://example.org"))
+    if gpus:
+        job.hardware = Hardware((GPU,), "X1-80GB", gpus, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+
+
+def training(verdict: str = "oom", gpus: int | None = 8) -> JobEstimate:
+    job = TrainingJob("conf/sft.yaml")
+    known(job, gpus)
+    memory = MemoryEstimate(
+        verdict,
+        around(82.0, 79.5, 90.0),
+        around(88.0, 81.0, 95.0),
+        around(89.5, 82.0, 97.0),
+        around(0, 0, 0),
+        {"backward": 82.0 * GIB, "load": 15.0 * GIB, "forward": 70.0 * GIB, "step": 60.0 * GIB},
+        [
+            Component("weights", 15.0 * GIB, "8.03 B × 2 bytes", (Input("weight_dtype", "bf16", "conf/sft.yaml:9"),)),
+            Component("optimizer", 45.0 * GIB, "8.03 B × 12 bytes / 2 ranks"),
+            Component("activations", 22.0 * GIB, "2 × 4096 tokens", (Input("micro_batch_size", "2", "--set:3"),)),
+        ],
+        [] if gpus else ["gpu", "sequence_length"],
+        int(79.15 * GIB) if gpus else None,
+    )
+    batch = BatchEstimate(2, 8, gpus, 2 * 8 * gpus if gpus else None, 4096, 2 * 8 * gpus * 4096 if gpus else None, 1200)
+    compute = ComputeEstimate(2.5e16, {"mfu_40": 7.9, "mfu_60": 0.053})
+    made = Estimate(memory, batch, compute, None, ["attention is not stated: sdpa"], 8_030_261_248, 20_971_520)
+    fits = [FitsOn("T4", 1, "oom", around(89.5, 82, 97), int(14.56 * GIB)), FitsOn("H200", 1, "fits", None, 139 * GIB)]
+    return JobEstimate(job, made, [] if gpus else fits)
+
+
+def serving() -> JobEstimate:
+    job = ServingJob("serve.sh")
+    known(job, 1)
+    job.state("max_model_len", 8192, FlagOrigin("--set"))
+    memory = MemoryEstimate("fits", used=around(72, 71, 73), capacity=int(79.15 * GIB))
+    memory.components = [Component("weights", 14.25 * GIB, "7.62 B × 2 bytes"), Component("KV cache", 55 * GIB, "rest")]
+    engine = ServingEstimate("vllm", 57344.0, 14.25 * GIB, 0.5 * GIB, 0.2 * GIB, 0.8 * GIB, around(55, 54, 57))
+    engine.kv_tokens, engine.max_model_len, engine.max_concurrency = Interval(1e6, 1.04e6, 1.07e6), 32768, 130.2
+    return JobEstimate(job, Estimate(memory, serving=engine, parameters=7_620_000_000))
+
+
+@pytest.mark.parametrize(
+    ("name", "made"), [("train.txt", training()), ("unknown.txt", training("unknown", None)), ("serve.txt", serving())]
+)
+def test_golden_text(name: str, made: JobEstimate, golden: Golden) -> None:
+    golden(f"estimate-{name}", as_text([made]))
+
+
+def test_golden_ascii_and_markdown(golden: Golden) -> None:
+    bar = next(line for line in as_text([training()], unicode=False).splitlines() if line.startswith("  |"))
+    assert bar.isascii() and len(bar) == 64
+    golden("estimate.md", as_markdown([training(), serving()]))
+
+
+def test_json_is_the_contract() -> None:
+    content = json.loads(as_json([training(), serving(), training("unknown", None)]))
+    train, serve, unknown = content["jobs"]
+    assert content["version"] == 1
+    assert (train["name"], train["kind"], train["dialects"]) == ("conf/sft.yaml", "train", ["axolotl"])
+    assert train["model"]["parameters"] == 8_030_261_248
+    assert train["hardware"]["capacity_gib"] == 79.15 and train["hardware"]["source"] == "--gpu"
+    assert train["memory"]["used_gib"] == {"low": 82.0, "expected": 89.5, "high": 97.0}
+    assert set(train["memory"]["phases"]) == {"load", "forward", "backward", "step"}
+    assert train["memory"]["components"][0]["inputs"][0]["origin"] == "conf/sft.yaml:9"
+    assert train["batch"]["sequences"] == 128 and train["compute"]["seconds_per_step"]["mfu_40"] == 7.9
+    assert train["serving"] is None
+    assert serve["serving"]["kv_tokens"] == {"low": 1000000, "expected": 1040000, "high": 1070000}
+    assert serve["serving"]["max_concurrency"] == 130.2
+    assert unknown["memory"]["missing"] == ["gpu", "sequence_length"]
+    assert [f["gpu"] for f in unknown["fits_on"]] == ["T4", "H200"]
+
+
+def test_what_cannot_fit() -> None:
+    assert training("oom").cannot_fit and training("kv-too-small").cannot_fit
+    assert not training("likely-oom").cannot_fit
