@@ -501,7 +501,19 @@ def _adapter(expression: str, strict: bool) -> TypeAdapter[Any]:
     return TypeAdapter(annotation(expression), config=ConfigDict(strict=strict))
 
 
+def _plainly_of(expression: str, value: object) -> bool:
+    """True where a value is of the type as it stands: most are, and then pydantic need not be imported."""
+    members = type_members(expression)
+    if isinstance(value, list):
+        inner = [member[5:-1] for member in members if member.startswith("list[")]
+        return "list" in members or any(all(_plainly_of(kind, item) for item in value) for kind in inner)
+    name = "None" if value is None else type(value).__name__
+    return "any" in members or name in members or (name == "int" and "float" in members)
+
+
 def _accepts(expression: str, value: object, *, strict: bool) -> bool:
+    if _plainly_of(expression, value):
+        return True
     from pydantic import ValidationError
 
     try:

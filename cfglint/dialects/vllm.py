@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from cfglint.dialects.base import Dialect, Launch, Recognition
@@ -17,7 +18,23 @@ MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api
 IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm")
 """Images whose entrypoint is the API server: args alone make a server."""
 DISTINCTIVE = frozenset(
-    ["gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "kv_cache_dtype", "served_model_name", "enable_prefix_caching", "swap_space", "enable_chunked_prefill", "tool_call_parser", "enable_auto_tool_choice", "reasoning_parser", "pipeline_parallel_size"]
+    [
+        "gpu_memory_utilization",
+        "max_model_len",
+        "tensor_parallel_size",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "enforce_eager",
+        "kv_cache_dtype",
+        "served_model_name",
+        "enable_prefix_caching",
+        "swap_space",
+        "enable_chunked_prefill",
+        "tool_call_parser",
+        "enable_auto_tool_choice",
+        "reasoning_parser",
+        "pipeline_parallel_size",
+    ]
 )
 FACTS: dict[str, str] = {
     "model": "model_id",
@@ -47,7 +64,17 @@ FACTS: dict[str, str] = {
 """vLLM's argument to the job's fact; every other argument goes to ``engine_args``."""
 SHORT = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size", "q": "quantization"}
 INTEGERS = frozenset(
-    ["max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "max_loras", "max_lora_rank", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"]
+    [
+        "max_model_len",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "block_size",
+        "max_loras",
+        "max_lora_rank",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
+    ]
 )
 NUMBERS = frozenset({"gpu_memory_utilization", "cpu_offload_gb", "swap_space"})
 SIZES = frozenset({"max_model_len", "max_num_batched_tokens"})
@@ -153,10 +180,39 @@ class VllmDialect(Dialect):
 
 
 SEVERAL = frozenset(
-    ["served_model_name", "lora_modules", "cuda_graph_sizes", "cudagraph_capture_sizes", "allowed_origins", "allowed_methods", "middleware", "api_key", "allowed_media_domains"]
+    [
+        "served_model_name",
+        "lora_modules",
+        "cuda_graph_sizes",
+        "cudagraph_capture_sizes",
+        "allowed_origins",
+        "allowed_methods",
+        "middleware",
+        "api_key",
+        "allowed_media_domains",
+    ]
 )
 _STRUCTURED = frozenset(
-    ["speculative_config", "speculative-config", "compilation_config", "compilation-config", "hf_overrides", "hf-overrides", "limit_mm_per_prompt", "limit-mm-per-prompt", "override_generation_config", "override-generation-config", "kv_transfer_config", "kv-transfer-config", "rope_scaling", "rope-scaling", "mm_processor_kwargs", "mm-processor-kwargs", "additional_config", "additional-config"]
+    [
+        "speculative_config",
+        "speculative-config",
+        "compilation_config",
+        "compilation-config",
+        "hf_overrides",
+        "hf-overrides",
+        "limit_mm_per_prompt",
+        "limit-mm-per-prompt",
+        "override_generation_config",
+        "override-generation-config",
+        "kv_transfer_config",
+        "kv-transfer-config",
+        "rope_scaling",
+        "rope-scaling",
+        "mm_processor_kwargs",
+        "mm-processor-kwargs",
+        "additional_config",
+        "additional-config",
+    ]
 )
 
 
@@ -189,16 +245,27 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
     return None
 
 
+@lru_cache(maxsize=1)
 def _known_arguments() -> frozenset[str]:
-    from cfglint.catalog.engines import argument_names
+    from cfglint.catalog.engines import engine_arguments
 
-    return argument_names("vllm") | frozenset(FACTS) | DISTINCTIVE | {"model", "config", "port", "host"}
+    names = {name.lstrip("-").replace("-", "_") for a in engine_arguments("vllm") for name in (a.name, *a.aliases)}
+    return frozenset(names) | frozenset(FACTS) | DISTINCTIVE | {"model", "config", "port", "host"}
 
 
+@lru_cache(maxsize=1)
 def _booleans() -> frozenset[str]:
-    from cfglint.catalog.engines import boolean_arguments
+    """Switches: arguments that take no value, with their ``no_`` forms."""
+    from cfglint.catalog.engines import engine_arguments
 
-    return boolean_arguments("vllm")
+    names: set[str] = set()
+    for argument in engine_arguments("vllm"):
+        kind = argument.type or ""
+        if kind in ("bool", "Optional[bool]", "bool | None") or (not kind and isinstance(argument.default, bool)):
+            for name in (argument.name, *argument.aliases):
+                plain_name = name.lstrip("-").replace("-", "_")
+                names.update((plain_name, f"no_{plain_name}"))
+    return frozenset(names)
 
 
 def _read_facts(reading: Reading) -> None:

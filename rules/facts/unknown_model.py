@@ -66,7 +66,7 @@ class UnknownModel(Rule):
         from cfglint.catalog.models import similar_models
 
         local = model.id.startswith((".", "/", "~")) or model.id.count("/") != 1
-        near = [] if local else [row.id for row in similar_models(model.id, 3)]
+        near = [] if local else list(similar_models(model.id, 3))
         why = model.problem or "no facts on this model"
         yield self.finding(
             f"memory and precision of {model.id} cannot be judged: {why}",

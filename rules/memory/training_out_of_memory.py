@@ -8,11 +8,17 @@ from cfglint.estimate.changes import fitting_changes
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Where
+from cfglint.lint.finding import Finding, Where, place
 from cfglint.lint.rule import Rule, example
+
+from .wording import accelerator_words
 
 LABELLED_PARTS = 4
 """The largest parts of the peak that are shown at the settings which cause them."""
+
+
+SMALLEST_LABELLED = 0.05
+"""A part of the peak below this share is not worth a label."""
 
 
 class TrainingOutOfMemory(Rule):
@@ -78,14 +84,15 @@ class TrainingOutOfMemory(Rule):
             return
         made = context.estimate(job)
         memory = made.memory
-        if memory.verdict not in ("oom", "likely-oom") or memory.used is None or memory.capacity is None:
+        if memory.verdict not in ("oom", "likely-oom") or memory.used is None:
             return
+        capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
         certain = memory.verdict == "oom"
         low, expected, high = (v / GIB for v in (memory.used.low, memory.used.expected, memory.used.high))
-        gpu = job.hardware.candidates[0].id
+        gpu = accelerator_words(job)
         verb = "needs" if certain else "probably needs"
         yield self.finding(
-            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {memory.capacity / GIB:.1f}",
+            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {capacity / GIB:.1f}",
             *self._where(job, made),
             severity="error" if certain else "warning",
             confidence="high" if certain else "medium",
@@ -93,7 +100,7 @@ class TrainingOutOfMemory(Rule):
             notes=tuple(made.assumptions[:3]),
             data={
                 "used_gib": {"low": round(low, 2), "expected": round(expected, 2), "high": round(high, 2)},
-                "capacity_gib": round(memory.capacity / GIB, 2),
+                "capacity_gib": round(capacity / GIB, 2),
             },
             job=job,
         )
@@ -101,9 +108,12 @@ class TrainingOutOfMemory(Rule):
     def _where(self, job: TrainingJob, made: Estimate) -> list[Where | tuple[Where, str]]:
         """The micro-batch first, then the settings that drive the largest parts."""
         labels: dict[str, list[str]] = {}
+        whole = sum(part.bytes for part in made.memory.components)
         for part in sorted(made.memory.components, key=lambda c: -c.bytes)[:LABELLED_PARTS]:
+            if part.bytes < SMALLEST_LABELLED * whole:
+                break
             for fact_name in part.fact_names:
-                if job.fact(fact_name) is not None:
+                if place(job.fact(fact_name)) is not None:
                     labels.setdefault(fact_name, []).append(f"{part.name} {part.bytes / GIB:.1f} GiB")
                     break
         order = ["micro_batch_size", *labels]

@@ -9,14 +9,104 @@ from cfglint.dialects.base import Launch
 from cfglint.source.shell import Word
 
 WRAPPERS = frozenset(
-    ["sudo", "env", "time", "nohup", "exec", "eval", "stdbuf", "numactl", "nsys", "ncu", "srun", "mpirun", "mpiexec", "timeout", "nice", "ionice", "chroot", "gosu", "tini", "dumb-init", "unbuffer", "script", "singularity", "apptainer", "conda", "mamba", "uv", "uvx", "pipx", "poetry", "xargs", "setsid", "taskset", "then", "do", "else", "if", "while", "command", "&&", "||"]
+    [
+        "sudo",
+        "env",
+        "time",
+        "nohup",
+        "exec",
+        "eval",
+        "stdbuf",
+        "numactl",
+        "nsys",
+        "ncu",
+        "srun",
+        "mpirun",
+        "mpiexec",
+        "timeout",
+        "nice",
+        "ionice",
+        "chroot",
+        "gosu",
+        "tini",
+        "dumb-init",
+        "unbuffer",
+        "script",
+        "singularity",
+        "apptainer",
+        "conda",
+        "mamba",
+        "uv",
+        "uvx",
+        "pipx",
+        "poetry",
+        "xargs",
+        "setsid",
+        "taskset",
+        "then",
+        "do",
+        "else",
+        "if",
+        "while",
+        "command",
+        "&&",
+        "||",
+    ]
 )
 STARTERS = frozenset(
-    ["torchrun", "accelerate", "deepspeed", "python", "python3", "vllm", "llamafactory-cli", "axolotl", "trl", "swift", "sglang", "tune", "litgpt", "composer", "text-generation-launcher", "lmdeploy", "llama-server", "trtllm-serve", "docker", "podman", "nerdctl", "torchx"]
+    [
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "python",
+        "python3",
+        "vllm",
+        "llamafactory-cli",
+        "axolotl",
+        "trl",
+        "swift",
+        "sglang",
+        "tune",
+        "litgpt",
+        "composer",
+        "text-generation-launcher",
+        "lmdeploy",
+        "llama-server",
+        "trtllm-serve",
+        "docker",
+        "podman",
+        "nerdctl",
+        "torchx",
+    ]
 )
 CONTAINER_PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 DOCKER_BOOLEANS = frozenset(
-    ["d", "detach", "i", "interactive", "t", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable", "P", "publish-all", "it", "ti", "dit", "itd", "idt", "tid", "sig-proxy", "disable-content-trust", "q", "quiet"]
+    [
+        "d",
+        "detach",
+        "i",
+        "interactive",
+        "t",
+        "tty",
+        "rm",
+        "init",
+        "privileged",
+        "read-only",
+        "no-healthcheck",
+        "oom-kill-disable",
+        "P",
+        "publish-all",
+        "it",
+        "ti",
+        "dit",
+        "itd",
+        "idt",
+        "tid",
+        "sig-proxy",
+        "disable-content-trust",
+        "q",
+        "quiet",
+    ]
 )
 
 

@@ -211,16 +211,17 @@ def _memory_limit(document: Document, route: Route, container: Mapping) -> tuple
 
 
 def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, FileOrigin] | None:
-    """The accelerator a node selector or required affinity names, through the catalogue's label table."""
-    from cfglint.catalog.labels import accelerator_of_label
+    """The accelerator a node selector or required affinity names, through the catalogue's label table.
 
+    A label that means a slice of a device (MIG, time-slicing) says nothing of a whole accelerator's memory.
+    """
+    pod = route[:-2]
     selector = spec.get("nodeSelector")
     if isinstance(selector, Mapping):
         for name, entry in selector.index.items():
             if isinstance(entry.value, Scalar):
-                gpu = accelerator_of_label(name, str(entry.value.value))
+                gpu = _accelerator(name, entry.value)
                 if gpu is not None:
-                    pod = route[:-2]
                     return gpu, FileOrigin(document, (*pod, "nodeSelector", name), entry.key.span, entry.value.span)
     terms = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     if isinstance(terms, Sequence) and len(terms.items) == 1:
@@ -230,7 +231,14 @@ def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, Fi
             if value_at(expression, "operator") == "In" and isinstance(values, Sequence) and len(values.items) == 1:
                 value = values.items[0]
                 if isinstance(value, Scalar):
-                    gpu = accelerator_of_label(str(value_at(expression, "key")), str(value.value))
+                    gpu = _accelerator(str(value_at(expression, "key")), value)
                     if gpu is not None:
-                        return gpu, FileOrigin(document, (*route[:-2], "affinity"), value.span, value.span)
+                        return gpu, FileOrigin(document, (*pod, "affinity"), value.span, value.span)
     return None
+
+
+def _accelerator(key: str, value: Scalar) -> str | None:
+    from cfglint.catalog.labels import read_label
+
+    match = read_label(key, str(value.value))
+    return None if match is None or match.share else match.gpu
