@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture, Layer
-from cfglint.estimate.serving.kv_layout import RECURRENT
+from cfglint.estimate.serving.kv_layout import is_recurrent
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import vision_data
@@ -185,7 +185,7 @@ def profiled_peak(
             width = mlp_width(arch, layer, tp) * element + copies * layer.intermediate_size / tp
             if width > widest:
                 widest, what = width, "MLP"
-        mixer = (recurrent_width(arch, tp) if layer.mixer in RECURRENT
+        mixer = (recurrent_width(arch, tp) if is_recurrent(layer)
                  else attention_width(arch, layer, tp)) * element  # fmt: skip
         if mixer > widest:
             widest, what = mixer, "attention"

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from cfglint.catalog.architecture import Architecture
+from cfglint.catalog.architecture import Architecture, Layer
 
-DSA_INDEX_BYTES = 132
-"""Index key of DeepSeek sparse attention, per token and layer: 128 of FP8 and an fp32 scale (SGLang, GLM-5 log)."""
 FP8_DS_MLA_BYTES = 656
 """``fp8_ds_mla``: 512 of FP8, 4 fp32 scales, 64 of bf16 rope, per token and layer (vLLM FlashMLA sparse backend)."""
 GROUP_TOLERANCE = 1.5
@@ -103,21 +101,27 @@ class KvLayout:
         return low
 
 
-ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention", "mla"})
 RECURRENT = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
 
 
-def attention_bytes(
-    mixer: str, kv_heads: int, head_dim: int, arch: Architecture, tp: int, element: float, *, latent: bool = True
-) -> float:
-    """Bytes one token takes in one attention layer of one rank."""
-    if mixer == "mla" and arch.mla is not None:
-        if not latent:
-            heads = max(1, arch.num_attention_heads // tp)
-            return 2 * heads * (arch.mla.qk_nope_head_dim + arch.mla.qk_rope_head_dim) * element
-        size = (arch.mla.kv_lora_rank + arch.mla.qk_rope_head_dim) * element
-        return size + (DSA_INDEX_BYTES if arch.config.get("index_topk") else 0)
-    return 2 * max(1, (kv_heads or arch.num_key_value_heads) // tp) * (head_dim or arch.head_dim) * element
+def attention_bytes(layer: Layer, arch: Architecture, tp: int, element: float, *, latent: bool = True) -> float:
+    """Bytes one token takes in one layer of one rank; 0 where the layer caches nothing per token."""
+    if layer.mixer == "mla" and arch.mla is not None and not latent:
+        heads = max(1, arch.num_attention_heads // tp)
+        return 2 * heads * (arch.mla.qk_nope_head_dim + arch.mla.qk_rope_head_dim) * element
+    elements = float(layer.kv_cache_elements)
+    if layer.mixer != "mla" and layer.kv_heads > 1:
+        elements *= max(1, layer.kv_heads // tp) / layer.kv_heads
+    return (elements * element + _index_bytes(layer)) / layer.kv_compression
+
+
+def _index_bytes(layer: Layer) -> float:
+    """FP8 index keys with an fp32 scale for each 128 (SGLang: 132 bytes a token and layer in a GLM-5 log)."""
+    return layer.index_elements + 4 * -(-layer.index_elements // 128)
+
+
+def is_recurrent(layer: Layer) -> bool:
+    return layer.recurrent or layer.mixer in RECURRENT
 
 
 FP32_STATE_FAMILIES = ("qwen3_5",)
@@ -164,14 +168,26 @@ def vllm_layout(
     recurrent = 0
     kinds: Counter[tuple[str, int | None]] = Counter()
     sizes: Counter[float] = Counter()
-    alike = Counter((layer.mixer, layer.kv_heads, layer.head_dim, layer.window) for layer in chosen)
-    for (mixer, kv_heads, head_dim, window), count in alike.items():
-        if mixer in RECURRENT:
+    alike: dict[tuple[object, ...], list[Layer]] = {}
+    for layer in chosen:
+        key = (
+            layer.mixer,
+            layer.kv_heads,
+            layer.head_dim,
+            layer.window,
+            layer.kv_elements,
+            layer.kv_compression,
+            layer.recurrent,
+        )
+        alike.setdefault(key, []).append(layer)
+    for layers_alike in alike.values():
+        layer, count = layers_alike[0], len(layers_alike)
+        if is_recurrent(layer):
             recurrent += count
-        elif mixer in ATTENTION:
-            size = attention_bytes(mixer, kv_heads, head_dim, arch, tp, element, latent=latent)
+        size = attention_bytes(layer, arch, tp, element, latent=latent)
+        if size:
             sizes[explicit_page if explicit_page is not None else size] += count
-            kinds[_kind(mixer, window) if hybrid else ("full", None)] += count
+            kinds[_kind(layer.mixer, layer.window) if hybrid else ("full", None)] += count
     if draft_layers and sizes:
         sizes[max(sizes)] += draft_layers
         kinds[("full", None) if ("full", None) in kinds else next(iter(kinds))] += draft_layers

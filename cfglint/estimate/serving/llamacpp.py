@@ -9,7 +9,7 @@ from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.host import host_memory
-from cfglint.estimate.serving.kv_layout import ATTENTION, attention_bytes, cache_dtype_bytes
+from cfglint.estimate.serving.kv_layout import attention_bytes, cache_dtype_bytes
 from cfglint.estimate.serving.precision import weight_scheme
 from cfglint.estimate.serving.rank import CONTEXT
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
@@ -50,10 +50,9 @@ def estimate_llamacpp(
     value = _element(settings, "cache_type_v", "ctv")
     latent = arch.mla is not None and settings.raw("mla") is not None
     cell = sum(
-        attention_bytes(layer.mixer, layer.kv_heads, layer.head_dim, arch, 1, 1.0, latent=latent)
+        attention_bytes(layer, arch, 1, 1.0, latent=latent)
         * (key if layer.mixer == "mla" and latent else (key + value) / 2)
         for layer in arch.layers
-        if layer.mixer in ATTENTION
     )
     cache = length * cell / devices * offloaded
     ubatch = settings.positive("ub", "n_ubatch", "ubatch_size") or DEFAULT_UBATCH

@@ -37,8 +37,10 @@ def model_element_bytes(settings: SettingsInForce, arch: Architecture) -> float:
 
 def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | None:
     """The checkpoint's own quantization, else the one the engine is told to load or make."""
-    own = scheme_from_config(arch.quantization) if arch.quantization else None
-    if arch.quantization and own is None:
+    # A re-publication replaces the base model's own quantization.
+    stated = arch.quantization if settings.format_in_name is None else None
+    own = scheme_from_config(stated) if stated else None
+    if stated and own is None:
         settings.assume("the checkpoint's quantization method is not known here: weights are taken as 16 bits")
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:

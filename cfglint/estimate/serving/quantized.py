@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor
@@ -84,6 +85,7 @@ class Scheme:
         return self.expert_bits if self.expert_bits is not None and tensor.role == "expert" else self.bits
 
 
+@lru_cache(maxsize=512)
 def scheme_from_name(name: str, *, runtime: bool = False) -> Scheme | None:
     """Scheme of a ``quantization`` fact: ``fp8``, ``awq-int4``, ``w8a8-int8``, ``gguf-Q4_K_M``; None where unknown."""
     text = name.strip().lower()

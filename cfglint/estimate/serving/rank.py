@@ -11,10 +11,9 @@ from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimat
 from cfglint.estimate.serving.activations import attention_width, expert_workspace, mlp_width, recurrent_width
 from cfglint.estimate.serving.host import host_memory
 from cfglint.estimate.serving.kv_layout import (
-    ATTENTION,
-    RECURRENT,
     attention_bytes,
     cache_dtype_bytes,
+    is_recurrent,
     state_bytes_per_layer,
 )
 from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
@@ -54,9 +53,7 @@ class Rank:
         for layer in self.arch.layers:
             if layer.feed_forward == "dense":
                 widest = max(widest, mlp_width(self.arch, layer, tp))
-            mixer = (
-                recurrent_width(self.arch, tp) if layer.mixer in RECURRENT else attention_width(self.arch, layer, tp)
-            )
+            mixer = recurrent_width(self.arch, tp) if is_recurrent(layer) else attention_width(self.arch, layer, tp)
             widest = max(widest, mixer)
         split = tp if self.sharding.expert_ranks == 1 else 1
         experts = expert_workspace(self.arch, tokens, self.element, split, self.scheme)
@@ -71,13 +68,8 @@ class Rank:
 
     def token_bytes(self, element: float, *, latent: bool = True) -> float:
         """KV bytes of one token on this rank, every layer keeping the whole context."""
-        return sum(
-            attention_bytes(
-                layer.mixer, layer.kv_heads, layer.head_dim, self.arch, self.sharding.tensor, element, latent=latent
-            )
-            for layer in self._layers()
-            if layer.mixer in ATTENTION
-        )
+        tp = self.sharding.tensor
+        return sum(attention_bytes(layer, self.arch, tp, element, latent=latent) for layer in self._layers())
 
     def _layers(self) -> tuple[Layer, ...]:
         stage = self.sharding.stages[0]
@@ -85,7 +77,7 @@ class Rank:
 
     def sequence_state_bytes(self) -> float:
         """Recurrent state of one sequence on this rank."""
-        count = sum(1 for layer in self._layers() if layer.mixer in RECURRENT)
+        count = sum(1 for layer in self._layers() if is_recurrent(layer))
         return count * state_bytes_per_layer(self.arch, self.sharding.tensor, self.element)
 
 

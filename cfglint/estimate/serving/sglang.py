@@ -10,6 +10,7 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving.rank import Rank, Shares, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 
 GIB = 2**30
@@ -46,7 +47,7 @@ def estimate_sglang(
     pool = free * fraction - rank.weights.bytes
     doubt = 0.01 * free + 0.3 * parallel
     cache = Interval(free * fraction - rank.weights.high - doubt, pool, free * fraction - rank.weights.low + doubt)
-    if _shares_host_memory(gpu):
+    if shares_host_memory(gpu):
         cache = Interval(cache.low - (1 - UNIFIED_FREE_LOW) * free * fraction, cache.expected, cache.high)
         settings.assume("the fraction is of the memory free at start, which the host shares on this device")
     if rank.sequence_state_bytes():
@@ -84,10 +85,6 @@ def estimate_sglang(
         estimate.memory.verdict = "tight"
         settings.assume(f"the pool holds fewer tokens than the context length {length}: longer requests are refused")
     return estimate
-
-
-def _shares_host_memory(gpu: Accelerator) -> bool:
-    return gpu.id.upper().startswith(("JETSON", "GB10", "RYZEN"))
 
 
 def _batch(

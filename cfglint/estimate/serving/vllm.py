@@ -19,6 +19,7 @@ from cfglint.estimate.serving.kv_layout import FP8_DS_MLA_BYTES, KvLayout, cache
 from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
 from cfglint.estimate.serving.precision import model_element_bytes, weight_scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights, lora_slot_bytes, rank_weights
@@ -34,6 +35,8 @@ DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
+UNIFIED_OTHER = 15.0
+"""GiB that host processes may take of a unified memory: two DGX Spark runs leave 14 GiB less than a discrete GPU would."""
 SORT_BYTES = 36
 """The dearest sampler kernel of any version."""
 
@@ -164,7 +167,7 @@ class _Vllm:
 
     def _cache_element(self) -> float:
         name = self.s.text("kv_cache_dtype")
-        quantization = self.arch.quantization
+        quantization = self.arch.quantization if self.s.format_in_name is None else None
         if name in (None, "auto") and isinstance(quantization, Mapping) and _asks_for_fp8_cache(quantization):
             self.s.assume("the checkpoint asks for an FP8 KV cache, which kv_cache_dtype auto follows")
             return 1.0
@@ -269,6 +272,8 @@ class _Vllm:
             low, expected, high = law["pipeline"]
         else:
             low, expected, high = law["single"]
+        if self.gpu is not None and shares_host_memory(self.gpu):
+            high += UNIFIED_OTHER
         return Interval(low * GIB, expected * GIB, high * GIB)
 
     def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
