@@ -10,6 +10,7 @@ from cfglint.estimate.result import Estimate, Interval, MemoryEstimate, ServingE
 from cfglint.estimate.serving.llamacpp import estimate_llamacpp
 from cfglint.estimate.serving.lmdeploy import estimate_lmdeploy
 from cfglint.estimate.serving.model_source import ServedModel, served_model
+from cfglint.estimate.serving.rank import rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.sglang import estimate_sglang
 from cfglint.estimate.serving.tgi import estimate_tgi
@@ -50,6 +51,8 @@ def estimate_serving(job: ServingJob) -> Estimate:
             MemoryEstimate(missing=[f"parameter count of {model.id} (its config.json gives the dimensions alone)"]),
             serving=ServingEstimate(engine),
         )
+    if not model.architecture.layers:
+        return _weights_alone(job, engine, model)
     version = read_version(job.value("framework_version") or job.versions.get(engine))
     candidates: tuple[Accelerator | None, ...] = job.hardware.candidates or (None,)
     estimates = [_one(estimator, job, engine, model, version, gpu) for gpu in candidates]
@@ -64,6 +67,16 @@ def estimate_serving(job: ServingJob) -> Estimate:
         named = ", ".join(gpu.id for gpu in candidates if gpu is not None)
         first.memory.missing.append(f"gpu: {job.hardware.name} can mean {named}")
     return first
+
+
+def _weights_alone(job: ServingJob, engine: str, model: ServedModel) -> Estimate:
+    """Of a model whose size alone is known: its weights, no verdict."""
+    arch = model.architecture
+    assert arch is not None
+    rank = rank_of(SettingsInForce(job, engine, format_in_name=model.format), arch, None)
+    estimate = report(engine, rank, None, 0.0)
+    estimate.memory.missing[:] = [f"dimensions of {model.id}"]
+    return estimate
 
 
 def _close(candidates: tuple[Accelerator | None, ...]) -> bool:

@@ -197,7 +197,7 @@ def _from_count(
     total = float(arch.total_parameters or 0)
     outside = arch.vocab_size * arch.hidden_size * (1 if arch.tie_word_embeddings else 2)
     outside = min(outside, int(total))
-    depth = layers / max(1, arch.num_hidden_layers)
+    depth = layers / arch.num_hidden_layers if arch.num_hidden_layers else 1.0
     split = max(1, sharding.tensor)
     inside = (total - outside) * depth / split
     outer = outside * (1.0 if sharding.pipeline == 1 else 0.5) / split
