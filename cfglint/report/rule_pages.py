@@ -124,7 +124,7 @@ def _examples(title: str, examples: tuple[Example, ...]) -> list[str]:
         for i, (path, text) in enumerate(example.files.items()):
             on = f", on {' '.join(hardware)}" if hardware and i == 0 else ""
             fence = FENCES.get(path.rsplit(".", 1)[-1], "")
-            # examples may hold bytes that are no UTF-8, as surrogates: shown as \\xNN
+            # examples may hold bytes that are no UTF-8, as surrogates: shown as \xNN
             shown = text.rstrip().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             parts.append(f"`{path}`{on}:\n\n```{fence}\n{shown}\n```")
     return parts
