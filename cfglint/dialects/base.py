@@ -58,7 +58,7 @@ class Dialect:
     schema: str | None = None
     """Name of the key table in ``data/`` (see :mod:`cfglint.dialects.schema`)."""
     markers: frozenset[str] = frozenset()
-    """Keys that hardly stand in files of any other tool: three of them make a file that does not parse ours to report."""
+    """Keys that hardly stand in files of any other tool: two of them make a file that does not parse ours to report."""
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         """Say whether this dialect's tool would read ``root``; judge by content, not by file name."""

@@ -17,12 +17,48 @@ from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
 
-TORCHRUN_BOOLEANS = frozenset(["standalone", "m", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "use-env"])
+TORCHRUN_BOOLEANS = frozenset(
+    ["standalone", "m", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "use-env"]
+)
 ACCELERATE_BOOLEANS = frozenset(
-    ["quiet", "cpu", "multi_gpu", "tpu", "ipex", "use_deepspeed", "use_fsdp", "use_megatron_lm", "use_xpu", "use_parallelism_config", "m", "module", "no_python", "debug", "same_network", "tpu_use_cluster", "tpu_use_sudo", "no_tpu_cluster", "enable_cpu_affinity", "use_mps_device", "dynamo_use_fullgraph", "dynamo_use_dynamic", "dynamo_use_regional_compilation"]
+    [
+        "quiet",
+        "cpu",
+        "multi_gpu",
+        "tpu",
+        "ipex",
+        "use_deepspeed",
+        "use_fsdp",
+        "use_megatron_lm",
+        "use_xpu",
+        "use_parallelism_config",
+        "m",
+        "module",
+        "no_python",
+        "debug",
+        "same_network",
+        "tpu_use_cluster",
+        "tpu_use_sudo",
+        "no_tpu_cluster",
+        "enable_cpu_affinity",
+        "use_mps_device",
+        "dynamo_use_fullgraph",
+        "dynamo_use_dynamic",
+        "dynamo_use_regional_compilation",
+    ]
 )
 DEEPSPEED_BOOLEANS = frozenset(
-    ["module", "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "m", "elastic_training"]
+    [
+        "module",
+        "no_python",
+        "no_local_rank",
+        "no_ssh",
+        "no_ssh_check",
+        "force_multi",
+        "save_pid",
+        "m",
+        "elastic_training",
+    ]
 )
 TRL_TRAINERS = frozenset(["sft", "dpo", "kto", "orpo", "grpo", "rloo", "reward", "ppo", "cpo"])
 """``trl <name>`` and TRL's own scripts ``<name>.py``."""
@@ -35,7 +71,24 @@ MODULES = {
 CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg")
 DEEPSPEED_FLAGS = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config")
 TRAINER_KEYS = frozenset(
-    ["per_device_train_batch_size", "model_name_or_path", "gradient_accumulation_steps", "num_train_epochs", "learning_rate", "output_dir", "gradient_checkpointing", "max_steps", "lr_scheduler_type", "save_strategy", "bf16", "fp16", "warmup_ratio", "deepspeed", "max_seq_length", "max_length"]
+    [
+        "per_device_train_batch_size",
+        "model_name_or_path",
+        "gradient_accumulation_steps",
+        "num_train_epochs",
+        "learning_rate",
+        "output_dir",
+        "gradient_checkpointing",
+        "max_steps",
+        "lr_scheduler_type",
+        "save_strategy",
+        "bf16",
+        "fp16",
+        "warmup_ratio",
+        "deepspeed",
+        "max_seq_length",
+        "max_length",
+    ]
 )
 TRAINER_KEYS_NEEDED = 4
 """Trainer arguments a script's flags must hold to be read as Hugging Face's."""

@@ -13,7 +13,7 @@ from cfglint.dialects.base import Dialect, Launch
 from cfglint.jobs.facts import Reading
 from cfglint.source.node import Document, Mapping, SourceFile
 
-SNIFFED_KEYS = 3
+SNIFFED_KEYS = 2
 """Distinctive keys of one dialect that must stand in a broken file's text before its fault is reported as ours."""
 
 

@@ -11,7 +11,7 @@ class DoesNotParse(ProblemRule):
     """File does not parse.
 
     The reader of this format stops here, so the job does not start. Only files that look like the configuration of a
-    known framework (three of its distinctive keys stand in the text) are reported: a broken file of another tool is not
+    known framework (two of its distinctive keys stand in the text) are reported: a broken file of another tool is not
     ours to judge, and a template that has still to be rendered is left alone.
 
     How sure: the same parser that the frameworks use (PyYAML, the JSON grammar, TOML) refuses the file.
