@@ -17,6 +17,23 @@ from cfglint.estimate.training.states import separate_experts, trainable_dtype, 
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 
 
+ENCODERS = frozenset(
+    {
+        "bert",
+        "roberta",
+        "distilbert",
+        "electra",
+        "deberta",
+        "deberta-v2",
+        "albert",
+        "xlm-roberta",
+        "camembert",
+        "modernbert",
+        "mpnet",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """``count`` equal layers with the bytes that each keeps for backward."""
@@ -48,7 +65,7 @@ class Activations:
         return sum(run.footprint.casts * run.count for run in self.runs)
 
 
-def numerics_of(plan: Plan, style: Style) -> Numerics:
+def numerics_of(plan: Plan, style: Style, softmax_workspace: bool = False) -> Numerics:
     """Dtypes and kernels of the run as the blocks see them."""
     autocast = plan.autocast
     engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
@@ -91,7 +108,15 @@ def numerics_of(plan: Plan, style: Style) -> Numerics:
         lora_rank=plan.lora_rank,
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
+        lora_dropout=plan.lora_dropout,
+        softmax_workspace=softmax_workspace,
     )
+
+
+def _classifies(plan: Plan, architecture: Architecture) -> bool:
+    """Encoders are fine-tuned with a head on one token; their vocabulary is only for pretraining."""
+    named = architecture.architecture or ""
+    return architecture.model_type in ENCODERS and "MaskedLM" not in named and not plan.pretrains
 
 
 def _dense_mask(plan: Plan) -> bool:
@@ -103,10 +128,12 @@ def _dense_mask(plan: Plan) -> bool:
     return plan.packing
 
 
-def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool) -> Activations:
+def activations_of(
+    plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool, softmax_workspace: bool = False
+) -> Activations:
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
-    numerics = numerics_of(plan, style)
+    numerics = numerics_of(plan, style, softmax_workspace)
     batch, sequence = plan.micro_batch or 0, plan.local_sequence
     runs: list[Run] = []
     checkpointed = plan.checkpointing == "full"
@@ -132,7 +159,7 @@ def activations_of(plan: Plan, architecture: Architecture, layers: tuple[int, in
                 kernel=plan.loss_kernel,
                 weight_dtype=engine or (unquantized_dtype(plan) if plan.adapter else trainable_dtype(plan)),
                 trainable=not plan.adapter,
-                tokens=batch * sequence,
+                tokens=batch if _classifies(plan, architecture) else batch * sequence,
                 chunks=8,
                 hold_logits=plan.profile.hold_logits,
                 upcast=plan.profile.upcast_logits,

@@ -13,6 +13,13 @@ from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
 
 
+FITTED_EAGER_COPIES = 1.0
+"""Score matrices in the queries' dtype that eager attention's backward holds on CUDA beyond those accounted for.
+
+Fitted on the 39 eager rows of ``fitcheck-t4`` (``../shared/cases/measured/train.jsonl``): 16 bytes a score in fp16 and
+20 in fp32 at the peak of a checkpointed block.
+"""
+
 MOST_LOOPED_EXPERTS = 8
 """Experts written one by one where they are looped over; more are put together in this many groups, for speed."""
 
@@ -48,6 +55,8 @@ class Numerics:
     lora_dtype: str = "fp32"
     lora_dropout: float = 0.0
     dora: bool = False
+    softmax_workspace: bool = False
+    """CUDA's softmax backward multiplies gradient and output into a temporary first (``SoftMax.cu``)."""
     norm_autocasts: bool = True
     """Autocast runs ``layer_norm`` in fp32 (CUDA's list; the CPU's does not)."""
 
@@ -258,10 +267,10 @@ class BlockWriter:
         if style.softmax_fp32 or numerics.autocast:
             wide = tape.to(scores, "fp32")
             tape.keep(scores)
-            probabilities = tape.unary(wide, save="output")
+            probabilities = self._softmax(wide, q.dtype)
             probabilities = tape.to(probabilities, q.dtype)
         else:
-            probabilities = tape.unary(scores, save="output")
+            probabilities = self._softmax(scores, q.dtype)
         if numerics.dropout:
             mask = tape.op((), scores_elements, "bool")
             probabilities = tape.op((probabilities, mask), scores_elements, probabilities.dtype, save=(mask,))
@@ -270,6 +279,12 @@ class BlockWriter:
             out = tape.op((out,), width, q.dtype)  # transpose(1, 2).contiguous()
         tape.keep(probabilities)
         return out
+
+    def _softmax(self, x: Value, scores_dtype: str) -> Value:
+        temp = 0.0
+        if self.numerics.softmax_workspace:
+            temp = x.elements * (DTYPE_BYTES[x.dtype] + FITTED_EAGER_COPIES * DTYPE_BYTES[scores_dtype])
+        return self.tape.op((x,), x.elements, x.dtype, save_output=True, backward_temp=temp)
 
     def _math_attention(self, q: Value, k: Value, v: Value, width: float, scores: float) -> Value:
         """``_scaled_dot_product_attention_math``: what is left where the additive mask is trained; all in fp32."""

@@ -37,8 +37,11 @@ class Stage:
     activations: Activations | None
 
 
-def fullest_stage(plan: Plan) -> Stage | None:
-    """Peak of live tensors on the fullest pipeline stage; None where the architecture is not known."""
+def fullest_stage(plan: Plan, softmax_workspace: bool = False) -> Stage | None:
+    """Peak of live tensors on the fullest pipeline stage; None where the architecture is not known.
+
+    ``softmax_workspace``: with what CUDA's eager attention needs beyond the CPU's, where that is so.
+    """
     architecture = plan.architecture
     if architecture is None or not architecture.layers or not (architecture.tensors or architecture.total_parameters):
         return None
@@ -53,7 +56,7 @@ def fullest_stage(plan: Plan) -> Stage | None:
         if plan.micro_batch is None or plan.sequence is None or not architecture.num_attention_heads:
             found = Stage(_states_only(states), states, parameters, None)
         else:
-            activations = activations_of(plan, architecture, (start, stop), last)
+            activations = activations_of(plan, architecture, (start, stop), last, softmax_workspace)
             windows = windows_of(plan, parameters, states, stop - start)
             dtype = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else trainable_dtype(plan)
             embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[dtype]
@@ -125,8 +128,15 @@ def estimate_training(job: TrainingJob) -> Estimate:
         used = used_of(allocated, plan, job.hardware.accelerator)
     else:
         allocated = allocated_interval(peak.total, floor, plan)
+        on_device = peak.total
+        if plan.attention == "eager":
+            # measured on CPU kernels; CUDA's softmax backward takes more
+            wider = fullest_stage(plan, softmax_workspace=True)
+            on_device = max(on_device, wider.peak.total) if wider else on_device
+            more = on_device / peak.total
+            allocated = Interval(allocated.low, allocated.expected, allocated.high * more)
         memory.allocated = allocated
-        memory.reserved = reserved_of(allocated, plan)
+        memory.reserved = reserved_of(Interval(allocated.low, on_device, max(on_device, allocated.high)), plan)
         used = memory.used = used_of(memory.reserved, plan, job.hardware.accelerator)
         memory.host = Interval(states.host, states.host, states.host * 1.3)
     memory.missing = list(dict.fromkeys(memory.missing))

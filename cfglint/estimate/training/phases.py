@@ -116,6 +116,7 @@ def walk(
                 "backward",
                 gradients=held or reduced,
                 activations=inner,
+                logits=head.held if head is not None else 0.0,
                 gathered=gathered,
                 reduce=windows.reduce + outer_gradient,
             )

@@ -22,10 +22,12 @@ class Plan:
     architecture: Architecture | None
     profile: Profile
     objective: str
+    pretrains: bool
     adapter: bool
     dora: bool
     lora_rank: int
     lora_slots: frozenset[str]
+    lora_dropout: float
     lora_all_linear: bool
     lora_names: tuple[str, ...]
     modules_to_save: tuple[str, ...]
@@ -301,9 +303,11 @@ def resolve(job: TrainingJob) -> Plan:
         architecture=architecture,
         profile=profile,
         objective=objective,
+        pretrains="pretrain" in parts or "pt" in parts,
         adapter=adapter,
         dora="dora" in parts or "qdora" in parts,
         lora_rank=rank,
+        lora_dropout=_share(read.get("lora_dropout")) if adapter else 0.0,
         lora_slots=ALL_LINEAR if everything else slots_of(targets),
         lora_all_linear=everything,
         lora_names=tuple(targets),
@@ -345,6 +349,10 @@ def resolve(job: TrainingJob) -> Plan:
         problems=read.problems,
         loose=read.loose,
     )
+
+
+def _share(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1 else 0.0
 
 
 def _upcasts(read: _Reader, quantization: str | None, profile: Profile, sharding: str) -> bool:

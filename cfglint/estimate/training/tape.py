@@ -101,6 +101,8 @@ class Footprint:
     gradients: float
     input: float
     output: float
+    held: float = 0.0
+    """Kept by the caller until backward ends; part of ``saved``."""
 
 
 class Tape:
@@ -297,6 +299,7 @@ class Tape:
             gradients=gradients,
             input=sizes[source.storage],
             output=sizes[result.storage],
+            held=sum(sizes[s] for s in self._held),
         )
 
     def _forward(self, dying: list[list[int]], saved_by: dict[int, int] | None) -> float:
