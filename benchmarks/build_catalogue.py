@@ -126,6 +126,7 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
             config = {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
             config.update({key: own[key] for key in ("dtype", "quantization_config") if key in own})
             config["@like"] = sibling["id"]
+            config["@active"] = sibling.get("params_active")
         configs[row["id"]] = config
     return configs
 
@@ -144,7 +145,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
             texts.append(value)
         return texts.index(value)
 
-    like = config.pop("@like", None)
+    like, like_active = config.pop("@like", None), config.pop("@active", None)
     source = row.get("native_dtype_source") or ""
     kept = {
         "id": row["id"],
@@ -152,7 +153,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "config": config,
         "like": like,
         "params": row["params_total"],
-        "active": row.get("params_active"),
+        "active": row.get("params_active") or like_active,
         "counted": row["params_source"] == "computed",
         "extra": row.get("params_extra_in_checkpoint"),
         "dtype_source": text(source),

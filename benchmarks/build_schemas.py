@@ -1053,8 +1053,32 @@ def hf_quant_config(folder: Path) -> None:
     )
 
 
+def mark_deprecated(sources: Sources, table: Table, refused: set[str]) -> None:
+    """Axolotl keeps a class of deprecated fields whose validators warn or raise; one that raises is a removed key."""
+    for name in ("DeprecatedParameters",):
+        for function in sources.classes[name].body if name in sources.classes else ():
+            if not isinstance(function, ast.FunctionDef) or not function.decorator_list:
+                continue
+            decorator = function.decorator_list[0]
+            key = sources.value(decorator.args[0]) if isinstance(decorator, ast.Call) and decorator.args else MISSING
+            if not isinstance(key, str) or key not in table:
+                continue
+            if any(isinstance(node, ast.Raise) for node in ast.walk(function)):
+                refused.add(key)
+                del table[key]
+                continue
+            table[key].deprecated = True
+            prose = " ".join(
+                n.value for n in ast.walk(function) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            )
+            successor = re.search(r"(?:use|superseded by) (\w+)", prose)
+            if successor is not None and successor.group(1) in table:
+                table[key].extra["renamed_to"] = successor.group(1)
+
+
 def axolotl(folder: Path) -> None:
     samples: list[tuple[str, Table]] = []
+    refused: set[str] = set()
     for version, root in releases(folder, "axolotl"):
         sources = Sources(root, ["utils/schemas/*.py", "utils/schemas/internal/*.py", "utils/config/models/input/v0_4_1/*.py",
                                  "utils/config/models/internals/*.py", "integrations/*/args.py", "integrations/*/*_args.py"])  # fmt: skip
@@ -1065,8 +1089,11 @@ def axolotl(folder: Path) -> None:
         table.update(sources.fields("AxolotlInputConfig"))
         for row in table.values():
             row.required = False
+        mark_deprecated(sources, table, refused)
         samples.append((version, table))
     keys = merge(samples)
+    for key in sorted(refused):  # a key refused in every sample is known all the same, and removed
+        keys.setdefault(key, {"type": "any", "removed_in": samples[0][0]})["note"] = "Axolotl stops at it."
     fsdp = keys["fsdp_config"]["keys"]
     for name, row in list(fsdp.items()):
         if not name.startswith("fsdp_"):

@@ -407,16 +407,8 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
     "axolotl": {
         "debug": {"type": "any", "note": "A flag of the command line; the file's is not read."},
         "fsdp_config.version": {"type": "int", "renamed_to": "fsdp_version"},
-        "max_packed_sequence_len": {
-            "deprecated_in": "0.5",
-            "renamed_to": "sequence_len",
-            "note": "Axolotl stops at it.",
-        },
-        "rope_scaling": {
-            "deprecated_in": "0.5",
-            "note": "Axolotl stops at it: set it under overrides_of_model_config.",
-        },
-        "noisy_embedding_alpha": {"deprecated_in": "0.5", "renamed_to": "neftune_noise_alpha"},
+        "max_packed_sequence_len": {"renamed_to": "sequence_len"},
+        "rope_scaling": {"renamed_to": "overrides_of_model_config"},
         "dpo_beta": {"renamed_to": "rl_beta"},
         "evaluation_strategy": {"renamed_to": "eval_strategy"},
     },

@@ -166,21 +166,41 @@ class QuantizationNeeds:
 
 
 def quantization_needs(method: str, version: str | None = None) -> QuantizationNeeds | None:
-    """What vLLM's quantization method needs, at the newest sample not after ``version``; None where that has no such method."""
+    """What vLLM's quantization method needs at ``version`` (the newest sample without one).
+
+    Between two samples the milder demand of both counts, so that none is stated that the version may not make.
+    None where neither has such a method, or the version is older than the first sample.
+    """
     tables = _document("vllm")["quantization"]
     sampled = sorted(tables, key=version_key)
-    chosen = [one for one in sampled if version is None or version_key(one) <= version_key(version)]
-    if not chosen:
+    chosen = [sampled[-1]]
+    if version is not None:
+        asked = version_key(version)
+        before = [one for one in sampled if version_key(one) <= asked]
+        after = [one for one in sampled if version_key(one) >= asked]
+        if not before:
+            return None
+        chosen = list(dict.fromkeys([before[-1], *after[:1]]))
+    found = [needs for one in chosen if (needs := _needs_at(method, one, tables[one])) is not None]
+    if not found:
         return None
-    at = chosen[-1]
-    methods = {_squeezed(name): (name, facts) for name, facts in tables[at].items()}
+    capabilities = [needs.capability for needs in found if needs.capability is not None]
+    return QuantizationNeeds(
+        method=found[0].method,
+        version=" to ".join(needs.version for needs in found),
+        capability=min(capabilities) if len(capabilities) == len(found) else None,
+        dtypes=tuple(dict.fromkeys(dtype for needs in found for dtype in needs.dtypes)),
+    )
+
+
+def _needs_at(method: str, version: str, table: Mapping[str, Any]) -> QuantizationNeeds | None:
+    methods = {_squeezed(name): (name, facts) for name, facts in table.items()}
     named = methods.get(_squeezed(method))
     if named is None:
         return None
-    name, facts = named
-    lowest, dtypes = facts if facts else (None, [])
+    lowest, dtypes = named[1] or (None, [])
     capability = None if lowest is None or lowest < 0 else (lowest // 10, lowest % 10)
-    return QuantizationNeeds(name, at, capability, tuple(dtypes))
+    return QuantizationNeeds(named[0], version, capability, tuple(dtypes))
 
 
 def quantization_methods(version: str | None = None) -> frozenset[str]:

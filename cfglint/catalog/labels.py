@@ -69,12 +69,19 @@ def read_label(key: str, value: str) -> LabelMatch | None:
     row = _rows().get((key, value.lower()))
     if row is not None:
         found = tuple(accelerator for name in row["gpu"] for accelerator in find_accelerators(name))
+        exact = find_accelerators(value) if key in PRODUCT_KEYS else ()
+        if exact and set(ids(exact)) <= set(ids(found)):
+            found = exact  # a driver's full name says more than the row
         return LabelMatch(found, " or ".join(row["gpu"]), count, share, row.get("note", ""), row["source"])
     if key in PRODUCT_KEYS or key in (SKYPILOT, RAY):
         found = find_accelerators(value)
         if found:
             return LabelMatch(found, value, count, share, "", "read as an accelerator's name")
     return None
+
+
+def ids(accelerators: tuple[Accelerator, ...]) -> list[str]:
+    return [accelerator.id for accelerator in accelerators]
 
 
 def known_keys() -> frozenset[str]:
