@@ -34,7 +34,7 @@ _OTHER: Final = re.compile(r"[^,\]}#\r\n]+")
 _PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TWICE: Final = re.compile(r"Cannot (?:overwrite|declare|mutate)|Duplicate")
 _LONG_NUMBER: Final = re.compile(r"\d[\d_]{4000,}")
-_LONG_KEY: Final = re.compile(r"^[ \t]*\[{0,2}[ \t]*(?:[\w\"'-]+[ \t]*\.[ \t]*){%d}" % MAX_DEPTH, re.MULTILINE)
+_LONG_KEY: Final = re.compile(rf"^[ \t]*\[{{0,2}}[ \t]*(?:[\w\"'-]+[ \t]*\.[ \t]*){{{MAX_DEPTH}}}", re.MULTILINE)
 """tomllib's time grows with the square of a dotted key's length."""
 _LINE_END: Final = re.compile(r"[\r\n]|$")
 
