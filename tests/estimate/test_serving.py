@@ -469,3 +469,20 @@ def test_verdicts_follow_the_interval() -> None:
     assert cache_verdict(cache, Interval(10, 20, 30), 15) == "tight"
     assert cache_verdict(cache, Interval(10, 20, 30), 5) == "fits"
     assert cache_verdict(Interval(-3, -2, -1), None, None) == "oom"
+
+
+def test_draft_model_takes_weights_and_cache() -> None:
+    """Qwen2.5-0.5B drafting: 0.92 GiB, and 24 layers × 2 heads × 64 × 2 × 2 bytes a token beside 131,072."""
+    pytest.importorskip("cfglint.catalog.models")
+    plain = vllm(LLAMA_8B)
+    drafted = vllm(LLAMA_8B, speculative={"model": "Qwen/Qwen2.5-0.5B-Instruct", "num_speculative_tokens": 4})
+    assert plain.serving is not None and drafted.serving is not None
+    assert gib(drafted.serving.weights) - gib(plain.serving.weights) == pytest.approx(0.93, abs=0.03)
+    assert drafted.serving.kv_bytes_per_token == 131072 + 24 * 2 * 2 * 64 * 2
+
+
+def test_draft_head_is_one_more_layer() -> None:
+    plain, drafted = vllm(LLAMA_8B), vllm(LLAMA_8B, speculative={"method": "eagle", "num_speculative_tokens": 2})
+    assert plain.serving is not None and drafted.serving is not None
+    assert drafted.serving.kv_bytes_per_token == 131072 * 33 / 32
+    assert any("one more decoder layer" in text for text in drafted.assumptions)

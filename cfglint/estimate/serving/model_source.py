@@ -73,6 +73,14 @@ def without_format(name: str) -> tuple[str, str | None]:
     return (rest, base[len(rest) + 1 :]) if rest and rest != base else (base, None)
 
 
+def named_model(name: str) -> Architecture | None:
+    """A model named by a setting, a draft model for one; None where the catalogue does not have it."""
+    from cfglint.catalog.models import architecture_of, find_model
+
+    row = find_model(name)
+    return architecture_of(row) if row is not None else None
+
+
 @lru_cache(maxsize=256)
 def _by_name(base: str) -> ServedModel | None:
     from cfglint.catalog.models import architecture_of, find_model

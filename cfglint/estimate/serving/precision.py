@@ -35,17 +35,25 @@ def model_element_bytes(settings: SettingsInForce, arch: Architecture) -> float:
     return 2.0
 
 
+def checkpoint_scheme(arch: Architecture) -> Scheme | None:
+    """The quantization a checkpoint itself states."""
+    own = scheme_from_config(arch.quantization) if arch.quantization else None
+    if own is None:
+        return None
+    four = "fp4" in str(arch.config.get("expert_dtype") or "").lower()
+    return replace(own, expert_bits=FP4_EXPERT_BITS) if four else own
+
+
 def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | None:
     """The checkpoint's own quantization, else the one the engine is told to load or make."""
     # A re-publication replaces the base model's own quantization.
-    stated = arch.quantization if settings.format_in_name is None else None
-    own = scheme_from_config(stated) if stated else None
-    if stated and own is None:
+    republished = settings.format_in_name is not None
+    own = None if republished else checkpoint_scheme(arch)
+    if arch.quantization and own is None and not republished:
         settings.assume("the checkpoint's quantization method is not known here: weights are taken as 16 bits")
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:
-        four = "fp4" in str(arch.config.get("expert_dtype") or "").lower()
-        return replace(own, expert_bits=FP4_EXPERT_BITS) if four else own
+        return own
     if named is None or named.lower() in _NO_SCHEME:
         return scheme_from_name(settings.format_in_name) if settings.format_in_name else None
     found = scheme_from_name(named)

@@ -16,6 +16,9 @@ SCALE_BITS = 16
 BLOCK_SCALE_BITS = 32
 """Block-quantized FP8 keeps an fp32 scale for each block (DeepSeek-V3 report, section 3.3)."""
 
+NVFP4_GROUP = 16
+"""NVFP4 shares an 8-bit scale among 16 weights."""
+
 LAYER_ROLES = frozenset({"attention", "mla", "mlp", "expert", "shared_expert", "ssm", "linear_attention"})
 """Roles whose matrices a whole-model method quantizes; embeddings, heads, norms and routers stay."""
 
@@ -142,6 +145,8 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme | None:
             found = Scheme("fp8", 8 + BLOCK_SCALE_BITS / (block[0] * block[1]), f"8 + 32/({block[0]}×{block[1]}) bits")
         else:
             found = Scheme("fp8", 8, "8 bits")
+        if str(config.get("quant_algo") or "").upper() == "MIXED_PRECISION" and config.get("group_size") == NVFP4_GROUP:
+            found = replace(found, expert_bits=4 + 8 / NVFP4_GROUP)
     elif method in ("compressed-tensors", "compressed_tensors"):
         found = _compressed(config)
     elif method == "bitsandbytes":

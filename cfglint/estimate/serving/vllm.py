@@ -15,9 +15,16 @@ from cfglint.estimate.serving.graphs import HIGH as GRAPH_HIGH
 from cfglint.estimate.serving.graphs import LOW as GRAPH_LOW
 from cfglint.estimate.serving.graphs import MEASURED_SIZES, graph_bytes
 from cfglint.estimate.serving.host import host_memory
-from cfglint.estimate.serving.kv_layout import FP8_DS_MLA_BYTES, KvLayout, cache_dtype_bytes, vllm_layout
+from cfglint.estimate.serving.kv_layout import (
+    FP8_DS_MLA_BYTES,
+    KvLayout,
+    attention_bytes,
+    cache_dtype_bytes,
+    vllm_layout,
+)
+from cfglint.estimate.serving.model_source import named_model
 from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
-from cfglint.estimate.serving.precision import model_element_bytes, weight_scheme
+from cfglint.estimate.serving.precision import checkpoint_scheme, model_element_bytes, weight_scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
@@ -199,6 +206,7 @@ class _Vllm:
             decode_context=self.sharding.decode_context,
             explicit_page=explicit,
             draft_layers=1 if self._draft_head() and stage == self.sharding.pipeline - 1 else 0,
+            draft_token_bytes=self._draft_token_bytes() if stage == self.sharding.pipeline - 1 else 0.0,
             speculative_tokens=self._draft_tokens(),
             state_blocks=(2 if self._keeps_prefixes() else 1) + self._draft_tokens(),
         )
@@ -235,6 +243,18 @@ class _Vllm:
         """Whether drafting adds a decoder layer of the model's own shape."""
         return any(key in self._speculative()[0] for key in ("mtp", "eagle", "nextn"))
 
+    def _draft_model(self) -> Architecture | None:
+        stated = self.s.raw("speculative", "speculative_config")
+        named = stated.get("model") if isinstance(stated, Mapping) else stated
+        return named_model(named) if isinstance(named, str) and "/" in named else None
+
+    def _draft_token_bytes(self) -> float:
+        draft = None if self._draft_head() else self._draft_model()
+        if draft is None:
+            return 0.0
+        element, tp = self._cache_element(), self.sharding.tensor
+        return sum(attention_bytes(layer, draft, tp, element) for layer in draft.layers)
+
     def _keeps_prefixes(self) -> bool:
         if self.s.raw("enable_prefix_caching") is not None:
             return self.s.boolean("enable_prefix_caching")
@@ -248,6 +268,10 @@ class _Vllm:
         if not method or stage != self.sharding.pipeline - 1 or "ngram" in method or "suffix" in method:
             return 0.0
         if not self._draft_head():
+            draft = self._draft_model()
+            if draft is not None:
+                whole = Sharding(self.sharding.tensor, stages=pipeline_stages(draft.num_hidden_layers, 1))
+                return rank_weights(draft, whole, parameter_bytes=self.element, scheme=checkpoint_scheme(draft)).bytes
             self.s.assume(f"the draft model of {method} is not counted: its dimensions are not known")
             return 0.0
         last = self.arch.num_hidden_layers - 1
@@ -266,7 +290,7 @@ class _Vllm:
         law = self.laws.value("non_torch", self.version)
         if self.sharding.tensor > 1:
             capability = self.gpu.compute_capability if self.gpu else None
-            key = "parallel" if capability is None or capability[0] in (9, 10) else "parallel_other"
+            key = {9: "parallel", 10: "parallel_blackwell"}.get(capability[0] if capability else 9, "parallel_other")
             low, expected, high = law.get(key, law["parallel"])
         elif self.sharding.pipeline > 1:
             low, expected, high = law["pipeline"]
@@ -280,7 +304,7 @@ class _Vllm:
         if settings.eager:
             return Interval.exactly(0.0)
         sizes = self._capture_sizes(settings)
-        size = graph_bytes(layers, self.laws.constant("graph_gib"), sizes)
+        size = graph_bytes(self.arch, layers, self.sharding.tensor, self.laws.constant("graph_gib"), sizes)
         return Interval(size * GRAPH_LOW, size, size * GRAPH_HIGH)
 
     def _capture_sizes(self, settings: VllmSettings) -> int:
@@ -512,7 +536,7 @@ class _Vllm:
             Component(
                 "non-torch",
                 non_torch.expected,
-                self.laws.law("non_torch", self.version).source,
+                f"measured in logs of such versions: {non_torch.low / GIB:.2g} to {non_torch.high / GIB:.2g} GiB",
                 s.inputs("tensor_parallel_size"),
                 ("tensor_parallel_size",),
             )
