@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from schema_notes import NOTES, READERS, TITLES, TOLERATED
+from schema_notes import NOTES, QUANTIZATION_METHODS, READERS, TITLES, TOLERATED
 
 DATA = Path(__file__).parents[1] / "cfglint" / "dialects" / "data"
 MISSING = object()
@@ -402,12 +402,12 @@ class Sources:
             row.extra["aliases"] = [a for a in aliases if isinstance(a, str)]
             prose = self._help(given)
             row.extra["help"] = prose
-            for inner in ast.walk(given.get("json_schema_extra", ast.Constant(None))):
-                if isinstance(inner, ast.Dict):
+            for extra in ast.walk(given.get("json_schema_extra", ast.Constant(None))):
+                if isinstance(extra, ast.Dict):
                     given.update(
                         {
                             k.value: v
-                            for k, v in zip(inner.keys, inner.values, strict=True)
+                            for k, v in zip(extra.keys, extra.values, strict=True)
                             if isinstance(k, ast.Constant) and k.value in ("deprecated", "new_param")
                         }
                     )
@@ -1035,7 +1035,7 @@ def hf_quant_config(folder: Path) -> None:
                 table.update({key: row for key, row in popped(function, sources).items() if key not in table})
             samples.setdefault(name, []).append((version, table))
     classes = {name: {"keys": merge(held, versions=versions)} for name, held in samples.items()}
-    for name, method in NOTES["hf-quant-config.methods"].items():
+    for name, method in QUANTIZATION_METHODS.items():
         if name in classes:
             classes[name]["keys"]["quant_method"] = {"type": "str", "choices": method}
     keys = union([c["keys"] for c in classes.values()])

@@ -374,20 +374,6 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "max_new_tokens": {"type": "int | None"},
         "transformers_version": {"type": "str"},
     },
-    "hf-quant-config.methods": {
-        "BitsAndBytesConfig": ["bitsandbytes"],
-        "GPTQConfig": ["gptq"],
-        "AwqConfig": ["awq"],
-        "CompressedTensorsConfig": ["compressed-tensors"],
-        "FineGrainedFP8Config": ["fp8"],
-        "FbgemmFp8Config": ["fbgemm_fp8"],
-        "Mxfp4Config": ["mxfp4"],
-        "HqqConfig": ["hqq"],
-        "TorchAoConfig": ["torchao"],
-        "AqlmConfig": ["aqlm"],
-        "QuantoConfig": ["quanto"],
-        "EetqConfig": ["eetq"],
-    },
     "hf-quant-config": {
         "quant_method": {"type": "str"},
         "bits": {"type": "int | float"},
@@ -502,3 +488,19 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "engine_args": {"type": "dict | None"},
     },
 }
+
+QUANTIZATION_METHODS: dict[str, list[str]] = {
+    "BitsAndBytesConfig": ["bitsandbytes"],
+    "GPTQConfig": ["gptq"],
+    "AwqConfig": ["awq"],
+    "CompressedTensorsConfig": ["compressed-tensors"],
+    "FineGrainedFP8Config": ["fp8"],
+    "FbgemmFp8Config": ["fbgemm_fp8"],
+    "Mxfp4Config": ["mxfp4"],
+    "HqqConfig": ["hqq"],
+    "TorchAoConfig": ["torchao"],
+    "AqlmConfig": ["aqlm"],
+    "QuantoConfig": ["quanto"],
+    "EetqConfig": ["eetq"],
+}
+"""``quant_method`` as each class of transformers' quantization_config.py writes it."""

@@ -115,6 +115,10 @@ class KeyInfo:
     removed_in: str | None = None
     deprecated_in: str | None = None
     renamed_to: str | None = None
+    absent_at: str | None = None
+    """Where releases were sampled sparsely: the last sample before ``since``. What lies between the two is not known."""
+    present_at: str | None = None
+    """Likewise the last sample that has a removed key."""
     choices: tuple[str, ...] = ()
     choice_life: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     note: str = ""
@@ -153,13 +157,22 @@ class KeyInfo:
 
     def status_in(self, version: str | None, first_sampled: str | None = None) -> Status:
         """The key's standing in a release; ``unknown-version`` where its answer depends on a release not known."""
+        always = self.since is None and self.deprecated_in is None
         if release(version) is None or version is None:
-            settled = self.since is None and self.removed_in is None and self.deprecated_in is None
-            return "ok" if settled else "unknown-version"
-        if self.removed_in is not None and not _before(version, self.removed_in):
-            return "removed"
+            if (
+                first_sampled is not None
+                and self.removed_in is not None
+                and not _before(first_sampled, self.removed_in)
+            ):
+                return "removed"
+            return "ok" if always and self.removed_in is None else "unknown-version"
+        if self.removed_in is not None:
+            if not _before(version, self.removed_in):
+                return "removed"
+            if self.present_at is not None and _before(self.present_at, version):
+                return "unknown-version"
         if self.since is not None and _before(version, self.since):
-            return "not-yet"
+            return "unknown-version" if self.absent_at is not None and _before(self.absent_at, version) else "not-yet"
         if self.deprecated_in is not None and not _before(version, self.deprecated_in):
             return "deprecated"
         if first_sampled is not None and self.since is None and _before(version, first_sampled):
@@ -236,6 +249,8 @@ class Schema:
     commands: tuple[str, ...] = ()
     """Commands that stand for a variant (``sft``)."""
     title: str = ""
+    dashes: bool = False
+    """Keys may be written with dashes for underscores (``max-model-len``)."""
     tolerated: frozenset[str] = frozenset()
     """Top-level keys of well-known scripts built on the format: not the format's own, and no fault."""
 
@@ -256,7 +271,7 @@ class Schema:
         return info
 
     def _top(self, name: str) -> KeyInfo | None:
-        found = self.keys.get(name)
+        found = self.keys.get(name.replace("-", "_") if self.dashes else name)
         if found is not None:
             return found
         for base in self.bases:
@@ -278,7 +293,8 @@ class Schema:
         the file that may stand inline there (DeepSpeed's inside TrainingArguments)."""
         if not route or not isinstance(route[0], str):
             return self
-        owner = self if route[0] in self.keys else None
+        first = route[0].replace("-", "_") if self.dashes else route[0]
+        owner = self if first in self.keys else None
         for base in self.bases if owner is None else ():
             owner = base.owner_of(route[0])
             if owner is not None:
@@ -312,6 +328,7 @@ class Schema:
         changed or two neighbours swapped; two such slips in a name of twelve letters or more.
         """
         infos = self._children(route) if route else self.all_keys()
+        name = name.replace("-", "_") if self.dashes else name
         if not infos or name in infos:
             return None
         limit = 2 if len(name) >= 12 else 1
@@ -343,7 +360,7 @@ class Schema:
         infos = self._children(route)
         for name, entry in mapping.index.items():
             here = (*route, name)
-            if infos is not None and name not in infos:
+            if infos is not None and (name.replace("-", "_") if self.dashes else name) not in infos:
                 if not is_unknown(name) and (route or name not in self.tolerated):
                     yield UnknownKey(here, entry, tuple(self.suggest(name, route)), self.unknown_effect(route, version))
                 continue
@@ -608,8 +625,10 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
 
 @cache
 def schema_names() -> tuple[str, ...]:
-    """The formats that have a table, in alphabetical order."""
-    return tuple(sorted(path.stem for path in DATA.glob("*.json")))
+    """The formats that have a table, in alphabetical order; the serving engines' tables are the catalogue's."""
+    from cfglint.dialects.engine_schema import ENGINES
+
+    return tuple(sorted([*(path.stem for path in DATA.glob("*.json")), *ENGINES]))
 
 
 @cache
@@ -624,8 +643,12 @@ def load_schema(name: str, variant: str | None = None) -> Schema:
 
     Raises KeyError for a name without a table or an unknown variant.
     """
-    if name not in schema_names():
-        raise KeyError(name)
+    if not (DATA / f"{name}.json").is_file():
+        from cfglint.dialects.engine_schema import engine_schema
+
+        if variant is not None:
+            raise KeyError(variant)
+        return engine_schema(name)
     table = _table(name)
     rows: dict[str, Any] = dict(table["keys"])
     classes: dict[str, Any] = table.get("classes", {})
