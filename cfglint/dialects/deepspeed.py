@@ -182,7 +182,7 @@ class DeepSpeed(Dialect):
         telling = [key for key in own if key in _MINE]
         zero = root.get("zero_optimization")
         if isinstance(zero, Mapping) or len(telling) >= 2 or (telling and len(own) >= 2):
-            return Recognition(90, because(evidence(root, _TELLING)))
+            return Recognition(90, because(evidence(root, _TELLING) or own[:3]))
         if len(own) >= 2 and "train_batch_size" in root and len(evidence(root, _TELLING)) >= 2:
             return Recognition(75, because(evidence(root, _TELLING)))
         return None

@@ -89,7 +89,8 @@ _LEARNING_RATES_SINCE = {"reward": "0.24", "ppo": "0.29"}
 """First release with these defaults, where it is not 0.12; transformers' own before."""
 
 _CHUNKED_SINCE = {"sft": "1.7", "dpo": "1.14", "kto": "1.14", "grpo": "1.15", "rloo": "1.15"}
-"""First release whose trainer takes log-probabilities chunk by chunk, without all logits at once."""
+"""First release whose trainer projects chunk by chunk under checkpointing, so that the logits never exist at once:
+in the job file's words `fused_linear`, not torchtune's `chunked`, which keeps them."""
 
 _ONLY_TRL = frozenset(
     {"dataset_name", "dataset_config", "dataset_mixture", "dataset_train_split", "dataset_test_split", "dataset_streaming",
@@ -200,7 +201,7 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
         state_loading_default(facts)
     chunked = _CHUNKED_SINCE.get(trainer)
     if not stated("loss_kernel") and chunked is not None:
-        facts.default("loss_kernel", "chunked", "trl", f">={chunked}")
+        facts.default("loss_kernel", "fused_linear", "trl", f">={chunked}")
         facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
     if stated("quantization"):
         facts.default("upcast_unquantized", False, "trl", ">=0.29")
@@ -261,7 +262,7 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     state_checkpointing(facts)
     state_kernels(facts)
     if trainer == "sft" and facts.value("loss_type") == "chunked_nll":
-        facts.state("loss_kernel", "chunked", "loss_type")
+        facts.state("loss_kernel", "fused_linear", "loss_type")
     state_sharding(facts)
     _state_length(facts, trainer)
     facts.boolean("packing", "packing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def test_every_table_is_complete_and_sourced(name: str) -> None:
     for key, info in schema.all_keys().items():
         assert info.name == key
         assert type_in_words(info.type)
-        assert info.since is None or info.removed_in is None or release(info.since) < release(info.removed_in), key
+        born, gone = release(info.since), release(info.removed_in)
+        assert born is None or gone is None or born < gone, key
 
 
 @pytest.mark.parametrize("name", schema_names())
@@ -293,6 +295,23 @@ def test_a_key_that_every_sampled_release_refuses_is_removed() -> None:
     schema = load_schema("axolotl")
     assert schema.status("rope_scaling", None) == "removed"
     assert schema.status("s2_attention", None) == "unknown-version"
+
+
+@pytest.mark.parametrize("name", schema_names())
+def test_any_value_is_judged_without_a_fault(name: str) -> None:
+    values: list[object] = [
+        None, True, False, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", "x", "2e-5", "\ud800", "auto", b"x", {}, {"a": 1},
+        [], ["a"], [1, None], [[{}]], datetime.date(2026, 11, 30), datetime.datetime(2026, 11, 30, 1, 2),
+    ]  # fmt: skip
+    schema = load_schema(name)
+    complaints = 0
+    for key, info in schema.all_keys().items():
+        for route in ((key,), *((key, inner) for inner in info.keys or ())):
+            for value in values:
+                answer = schema.check_type(route, value)
+                assert answer is None or answer.startswith("expected "), answer
+                complaints += answer is not None
+    assert complaints > 0
 
 
 def test_keys_of_well_known_scripts_are_tolerated() -> None:
