@@ -16,10 +16,11 @@ from cfglint.estimate.serving.levers import with_fact
 from cfglint.estimate.serving.model_source import without_format
 from cfglint.estimate.serving.parallel import pipeline_stages
 from cfglint.estimate.serving.quantized import scheme_from_config, scheme_from_name
+from cfglint.estimate.serving.settings_in_force import read_number
 from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict
 from cfglint.estimate.serving.versions import engine_laws, read_version
 from cfglint.estimate.serving.weights import allocated
-from cfglint.jobs.facts import CatalogueOrigin, SettingOrigin
+from cfglint.jobs.facts import UNKNOWN, CatalogueOrigin, SettingOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, ServingJob
 
 GIB = 2**30
@@ -235,7 +236,23 @@ def test_nonsense_settings_give_an_answer_not_a_traceback() -> None:
         "max_model_len": -5,
         "block_size": True,
     }
-    assert vllm(LLAMA_8B, **nonsense).memory.verdict in ("fits", "kv-too-small")
+    memory = vllm(LLAMA_8B, **nonsense).memory
+    assert memory.verdict == "unknown"
+    assert memory.missing == ["max_model_len", "max_num_seqs", "gpu_memory_utilization", "tensor_parallel_size"]
+
+
+def test_values_not_known_here_leave_the_verdict_open() -> None:
+    job = job_of(LLAMA_8B, framework="vllm", framework_version="0.19.0", gpu="RTX-3090")
+    job.state("max_model_len", UNKNOWN, SettingOrigin("test", "max_model_len"))
+    assert estimate_serving(job).memory.missing == ["max_model_len"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("32k", 32000), ("32K", 32768), ("8192", 8192), (1e3, 1000), ("1.5k", 1500), ("k", None), (True, None), ([], None), ("nan", None)],
+)  # fmt: skip
+def test_numbers_as_vllm_reads_them(text: Any, number: float | None) -> None:
+    assert read_number(text) == number
 
 
 def test_components_name_their_inputs() -> None:

@@ -20,6 +20,14 @@ from cfglint.estimate.serving.versions import EngineVersion, engine_laws, read_v
 from cfglint.estimate.serving.vllm import estimate_vllm
 from cfglint.jobs.job import ServingJob
 
+DECIDING = (
+    "quantization", "dtype", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
+    "mem_fraction_static", "tensor_parallel_size", "pipeline_parallel_size", "cpu_offload_gb",
+)  # fmt: skip
+"""Facts that decide a verdict: stated, but with a value not known here (``${VAR}``), they leave it open."""
+LATENT_SAVING = 8
+"""How much smaller a latent cache is than keys and values of all heads (DeepSeek-V2-Lite: 576 elements for 4,096)."""
+
 EngineEstimator = Callable[[SettingsInForce, Architecture, EngineVersion, "Accelerator | None"], Estimate]
 
 _ENGINES: dict[str, EngineEstimator] = {
@@ -127,6 +135,16 @@ def _one(
     estimate = estimator(settings, arch, version, gpu)
     if not arch.exact:
         settings.assume(f"tensors of {arch.model_type} are not known: weights come from the parameter count")
-    if not arch.tensors and estimate.memory.verdict in ("oom", "kv-too-small"):
+    undecided = [name for name in DECIDING if job.undecided(name) or name in settings.unreadable]
+    if undecided:
+        estimate.memory.verdict = "unknown"
+        estimate.memory.missing += undecided
+    if not arch.tensors and estimate.serving is not None and estimate.serving.kv_tokens is not None:
+        tokens = estimate.serving.kv_tokens
+        estimate.serving.kv_tokens = Interval(tokens.low, tokens.expected, tokens.high * LATENT_SAVING)
+        settings.assume(
+            f"attention of {arch.model_type} is taken as its head counts say; a latent cache would be smaller"
+        )
+    if (not arch.tensors or not model.certain) and estimate.memory.verdict in ("oom", "kv-too-small"):
         estimate.memory.verdict = "likely-oom"
     return estimate

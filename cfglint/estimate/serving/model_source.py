@@ -34,6 +34,8 @@ class ServedModel:
     problem: str = ""
     format: str | None = None
     assumption: str = ""
+    certain: bool = True
+    """False where a bare name or a path is all there is: then no verdict is final."""
 
 
 def served_model(job: ServingJob) -> ServedModel:
@@ -45,7 +47,7 @@ def served_model(job: ServingJob) -> ServedModel:
         return ServedModel(model.architecture, model.id)
     base, label = without_format(name)
     plain = base if label is None else f"{base}-{label}"
-    if "/" not in name or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+    if is_bare(name):
         found = _by_name(plain)
         if found is not None:
             return ServedModel(
@@ -55,10 +57,15 @@ def served_model(job: ServingJob) -> ServedModel:
         found = _by_name(base)
         if found is not None:
             text = f"{name} is taken as {found.id} with quantized weights, as its name says"
-            return ServedModel(found.architecture, found.id, "", label, text)
+            return ServedModel(found.architecture, found.id, "", label, text, not is_bare(name))
     if model is None:
         return ServedModel(None, name, "model")
     return ServedModel(None, model.id, model.problem or f"dimensions of {model.id}")
+
+
+def is_bare(name: str) -> bool:
+    """A path or a name without an owner, which no Hub id is."""
+    return "/" not in name or name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
 def without_format(name: str) -> tuple[str, str | None]:

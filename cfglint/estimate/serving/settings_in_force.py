@@ -8,6 +8,8 @@ from typing import Any
 from cfglint.estimate.result import Input
 from cfglint.jobs.job import ServingJob
 
+_SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""vLLM's argument parser: small letters are decimal, capital ones binary."""
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 
@@ -21,6 +23,8 @@ class SettingsInForce:
         self.format_in_name = format_in_name
         """Quantization that the checkpoint's name states, where nothing else does."""
         self.assumptions: list[str] = []
+        self.unreadable: dict[str, str] = {}
+        """Settings whose value is not of the kind that the engine reads."""
         self._inputs: dict[str, Input] = {}
         raw = job.value("engine_args")
         self.arguments: dict[str, Any] = (
@@ -51,35 +55,25 @@ class SettingsInForce:
         self._inputs[name] = Input(name, str(value), f"{self.engine}{' ' + note if note else ''} default")
 
     def integer(self, *names: str) -> int | None:
-        value = self.raw(*names)
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, float):
-            return int(value) if value == value and abs(value) != float("inf") else None
-        if isinstance(value, int):
-            return value
-        if isinstance(value, str):
-            try:
-                return int(float(value))
-            except (ValueError, OverflowError):
-                return None
-        return None
+        """A whole number, also as ``32k`` (32,000) or ``32K`` (32,768); what cannot be read is remembered."""
+        value = self.number(*names)
+        return None if value is None else int(value)
 
     def positive(self, *names: str) -> int | None:
         value = self.integer(*names)
-        return value if value is not None and value > 0 else None
+        if value is not None and value <= 0:
+            self.unreadable[names[0]] = str(value)
+            return None
+        return value
 
     def number(self, *names: str) -> float | None:
         value = self.raw(*names)
-        if isinstance(value, bool):
+        if value is None:
             return None
-        if isinstance(value, (int, float, str)):
-            try:
-                number = float(value)
-            except (ValueError, OverflowError):
-                return None
-            return number if number == number and abs(number) != float("inf") else None
-        return None
+        number = read_number(value)
+        if number is None:
+            self.unreadable[names[0]] = str(value)
+        return number
 
     def boolean(self, *names: str, default: bool = False) -> bool:
         value = self.raw(*names)
@@ -99,3 +93,21 @@ class SettingsInForce:
     def assume(self, text: str) -> None:
         if text not in self.assumptions:
             self.assumptions.append(text)
+
+
+def read_number(value: Any) -> float | None:
+    """A finite number from a number or a text such as ``8192``, ``1e3``, ``32k``; None from anything else."""
+    if isinstance(value, bool):
+        return None
+    factor = 1.0
+    if isinstance(value, str):
+        value = value.strip()
+        if value[-1:] in _SUFFIXES and value[:-1]:
+            factor, value = _SUFFIXES[value[-1]], value[:-1]
+    if not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value) * factor
+    except (ValueError, OverflowError):
+        return None
+    return number if number == number and abs(number) != float("inf") else None

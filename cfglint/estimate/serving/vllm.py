@@ -124,8 +124,7 @@ class _Vllm:
         if utilization is None:
             utilization = float(self.laws.value("gpu_memory_utilization", version))
             s.note_default("gpu_memory_utilization", utilization, version.text)
-        raw_length = s.raw("max_model_len")
-        auto = str(raw_length).strip().lower() in ("auto", "-1")
+        auto = str(s.raw("max_model_len")).strip().lower() in ("auto", "-1")
         length = None if auto else s.positive("max_model_len")
         if length is None:
             length = self.arch.max_position_embeddings
