@@ -892,8 +892,8 @@ def deepspeed(folder: Path) -> None:
             table["zero_optimization"].type = "dict | bool"
         removed = values.constants.get("_REMOVED_TOP_LEVEL_CONFIG_KEYS")
         if isinstance(removed, ast.Dict):
-            for node in removed.keys:
-                table.pop(str(values.value(node)), None)
+            for refused in removed.keys:
+                table.pop(str(values.value(refused)), None)
         samples.append((version, table))
     keys = merge(samples)
     for key, extra in notes.items():

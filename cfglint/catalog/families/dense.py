@@ -197,7 +197,6 @@ GPT_NEOX = Decoder(
     norm_bias=True,
     embedding="embed_in",
     final_norm="final_layer_norm",
-    head="embed_out",
 )
 OPT = Decoder(
     mixers=full(o="out_proj", bias="enable_bias", output_bias="enable_bias"),

@@ -31,6 +31,7 @@ class Encoder(Decoder):
 
     pooler: bool = True
     """The bare model ends in a dense layer over the first token."""
+    pooler_module: str = "dense"
     transform: tuple[str, str] = ("dense", "LayerNorm")
     transform_bias: bool = True
     classifier: Literal["pooled", "two"] = "pooled"
@@ -54,7 +55,7 @@ class Encoder(Decoder):
             yield from linear("dense_prediction", 1, hidden, "other", bias=True)
         elif name.endswith("Model"):
             if self.pooler:
-                yield from linear("dense", hidden, hidden, "other", bias=True)
+                yield from linear(self.pooler_module, hidden, hidden, "other", bias=True)
         else:
             dense, layer_norm = self.transform
             yield from linear(dense, embedded, hidden, "lm_head", bias=self.transform_bias)
@@ -141,7 +142,7 @@ BERT = Encoder(
     final_norm="",
     extra=token_types,
 )
-ROBERTA = replace(BERT, classifier="two")
+ROBERTA = replace(BERT, classifier="two", transform=("dense", "layer_norm"))
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
@@ -161,7 +162,12 @@ FAMILIES: dict[str, Family] = {
     ),
     "electra": replace(BERT, extra=projected, pooler=False, classifier="two"),
     "albert": SharedLayers(
-        replace(BERT, feed_forwards={"dense": Mlp(gate="", up="ffn", down="ffn_output", bias=True)})
+        replace(
+            BERT,
+            feed_forwards={"dense": Mlp(gate="", up="ffn", down="ffn_output", bias=True)},
+            norms=("LayerNorm", "full_layer_layer_norm"),
+            pooler_module="pooler",
+        )
     ),
     "deberta-v2": replace(
         BERT,

@@ -54,6 +54,7 @@ class Tower:
     """Config key of the frames in one patch."""
     class_token: bool = False
     positions: Callable[[Config], int] | None = patches
+    positions_module: str = "position_embedding"
     before: str = ""
     """Norm before the layers."""
     after: str = ""
@@ -76,7 +77,7 @@ class Tower:
         if self.class_token:
             yield from vector("class_embedding", hidden, "vision")
         if self.positions is not None:
-            yield from matrix("position_embedding", (self.positions(c) + self.class_token, hidden), "vision")
+            yield from matrix(self.positions_module, (self.positions(c) + self.class_token, hidden), "vision")
         for module in (self.before, self.after):
             if module:
                 yield from norm(module, hidden, bias=self.norm_bias)
@@ -194,6 +195,7 @@ QWEN3_TOWER = Tower(
     channels="in_channels",
     time="temporal_patch_size",
     positions=lambda c: c.size("num_position_embeddings", 2304),
+    positions_module="pos_embed",
 )
 QWEN2_TOWER = Tower(
     fused(hidden="embed_dim"),
