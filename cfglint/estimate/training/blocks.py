@@ -42,6 +42,8 @@ class Numerics:
     """``flash`` (no score matrix, no expansion), ``sdpa``, ``eager``."""
     expand_kv: bool
     """Keys and values are repeated to all query heads before attention."""
+    expand_keys: bool = False
+    """Only keys are materialised for all query heads (values stay a strided view)."""
     mask: bool = False
     """``sdpa`` gets a dense mask, converted to the queries' dtype and saved in every layer."""
     norm_kernel: str = "modeling"
@@ -49,6 +51,8 @@ class Numerics:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     """``fused``: gate and up saved, the product recomputed (Liger)."""
+    modeling: bool = True
+    """Activations as transformers composes them; other frameworks call one fused kernel."""
     dropout: float = 0.0
     lora_slots: frozenset[str] = frozenset()
     lora_rank: int = 0
@@ -120,7 +124,7 @@ class BlockWriter:
             if numerics.autocast and numerics.norm_autocasts:
                 x = tape.to(x, "fp32")
             return tape.op((x,), x.elements, x.dtype, save=(x,), weight=weight)
-        if kind == "gemma":
+        if kind == "gemma" or (numerics.norm_kernel == "float" and kind != "layernorm"):
             wide = tape.to(x, "fp32")
             square = tape.op((wide,), x.elements, "fp32", save=(wide,))
             inverse = tape.op((square,), rows, "fp32", save_output=True)
@@ -237,6 +241,8 @@ class BlockWriter:
             times = shape.heads / shape.kv_heads
             k = tape.op((k,), k.elements * times, k.dtype)
             v = tape.op((v,), v.elements * times, v.dtype)
+        elif numerics.expand_keys and shape.heads > shape.kv_heads:
+            k = tape.op((k,), k.elements * shape.heads / shape.kv_heads, k.dtype)
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
             biased = style.position_bias and not cross
@@ -375,7 +381,7 @@ class BlockWriter:
         if kind == "quick_gelu":
             gate = tape.unary(tape.scale(x), save="output")
             return tape.mul(x, gate)
-        if kind == "gelu_new":
+        if kind == "gelu_new" and self.numerics.modeling:
             half = tape.scale(x)
             base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.norm_autocasts else x
             cube = tape.scale(tape.unary(base))

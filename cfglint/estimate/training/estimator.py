@@ -66,7 +66,7 @@ def fullest_stage(plan: Plan, softmax_workspace: bool = False) -> Stage | None:
                 windows,
                 accumulating=plan.accumulation > 1 and not plan.in_backward,
                 embedding_gradient=embedding,
-                tied=architecture.tie_word_embeddings,
+                tied=architecture.tie_word_embeddings and not plan.profile.unties,
                 gradient_share=states.gradients / max(1.0, states.trainable * DTYPE_BYTES[dtype]),
                 in_flight=min(stages - stage, max(1, plan.accumulation)),
             )

@@ -98,6 +98,8 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     weight = Weight(head.vocabulary * writer.shape.hidden, head.weight_dtype, head.trainable)
     logits = tape.linear(hidden, weight, elements)
     size = DTYPE_BYTES[logits.dtype]
+    if head.hold_logits:
+        tape.hold(logits)
     if head.saves_log_probabilities:
         saved = tape.op(
             (logits,),

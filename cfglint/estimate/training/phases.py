@@ -41,7 +41,7 @@ def walk(
     """
     resident = states.weights + states.masters + states.optimizer + states.buffers + activations.shared
     resident += windows.constant
-    held = states.gradients if accumulating else 0.0
+    held = max(states.gradients, windows.whole_gradients) if accumulating else 0.0
     waiting = (in_flight - 1) * activations.kept
     kept = activations.kept + waiting
     head = activations.head

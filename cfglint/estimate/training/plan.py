@@ -307,7 +307,7 @@ def resolve(job: TrainingJob) -> Plan:
         adapter=adapter,
         dora="dora" in parts or "qdora" in parts,
         lora_rank=rank,
-        lora_dropout=_share(read.get("lora_dropout")) if adapter else 0.0,
+        lora_dropout=_share(read.get("lora_dropout", profile.lora_dropout)) if adapter else 0.0,
         lora_slots=ALL_LINEAR if everything else slots_of(targets),
         lora_all_linear=everything,
         lora_names=tuple(targets),

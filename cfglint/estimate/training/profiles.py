@@ -29,6 +29,13 @@ class Profile:
     kbit_upcast: bool = False
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
     norm_kernel: str = "modeling"
+    """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
+    expand_keys: bool = False
+    unties: bool = False
+    """A tied head is loaded as a parameter of its own."""
+    lora_dropout: float = 0.0
+    defers_reduction: bool = False
+    """Gradient accumulation skips reduction (``no_sync``), so FSDP keeps whole gradients between micro-steps."""
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     hold_logits: bool = False
@@ -49,7 +56,7 @@ class Profile:
     """Runs transformers' modeling code."""
 
 
-_TRANSFORMERS: Final = Profile("transformers", micro_batch_size=8, fsdp_upcasts_trainable=True)
+_TRANSFORMERS: Final = Profile("transformers", micro_batch_size=8, fsdp_upcasts_trainable=True, defers_reduction=True)
 
 PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
@@ -108,6 +115,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         modeling=False,
         norms_follow_autocast=False,
     ),
+    # litgpt/model.py: RMSNorm in fp32 to its end, keys expanded to all heads; finetune/lora.py: the list of logit chunks
+    # outlives the loss. Under bitsandbytes what is not quantized runs in fp32 (measured: litgpt-config-hub).
     "litgpt": Profile(
         "litgpt",
         weight_dtype=None,
@@ -115,6 +124,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
         loss_kernel="chunked",
         modeling=False,
         upcast_logits=False,
+        norm_kernel="float",
+        kbit_upcast=True,
+        expand_keys=True,
+        hold_logits=True,
+        unties=True,
+        lora_dropout=0.05,
+        defers_reduction=True,
     ),
     "llm-foundry": Profile(
         "llm-foundry",

@@ -39,6 +39,8 @@ class Windows:
     outer_reduce: float = 0.0
     unsharded_gradients: bool = False
     """Gradients of a block exist whole before they are reduced."""
+    whole_gradients: float = 0.0
+    """All gradients unsharded, kept between the micro-steps of an accumulation."""
     keeps_inputs: bool = False
     """Checkpointed block inputs and their gradients stay until backward ends."""
     constant: float = 0.0
@@ -55,6 +57,9 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     outer = parameters.embedding + parameters.head + parameters.outside
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
+    whole = 0.0
+    if plan.accumulation > 1 and plan.profile.defers_reduction:
+        whole = states.trainable * (stored if plan.adapter else gathered)
     block = (parameters.linear * packed + parameters.experts + parameters.rest) / layers
     if plan.sharding == "fsdp2":
         return Windows(
@@ -68,6 +73,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer_gradient=(parameters.head or parameters.embedding) * gathered,
             outer_reduce=outer * reduced,
             unsharded_gradients=not plan.adapter,
+            whole_gradients=whole,
         )
     if plan.sharding == "fsdp1":
         return Windows(
@@ -81,6 +87,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
             outer_reduce=outer * gathered,
             unsharded_gradients=not plan.adapter,
+            whole_gradients=whole,
             keeps_inputs=plan.adapter and plan.checkpointing == "full",
         )
     return Windows()

@@ -199,6 +199,8 @@ def count_parameters(
         elements = on_rank(tensor, plan, per_layer * times)
         if tensor.role == "embedding":
             found.embedding += elements
+            if tied and plan.profile.unties:
+                found.head += elements
         elif tensor.role == "lm_head":
             found.head += elements
         elif not tensor.stack:
