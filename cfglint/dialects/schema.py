@@ -491,7 +491,7 @@ def value_in_words(value: object) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return repr(value)
+    return repr(value) if isinstance(value, (int, float)) else f"the {type(value).__name__} {value}"
 
 
 def annotation(expression: str) -> Any:
