@@ -104,6 +104,7 @@ def numerics_of(plan: Plan, style: Style, softmax_workspace: bool = False) -> Nu
         mask=mask,
         norm_kernel=profile.norm_kernel,
         modeling=profile.modeling,
+        compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
         lora_slots=plan.lora_slots if plan.adapter else frozenset(),
@@ -138,19 +139,24 @@ def activations_of(
     numerics = numerics_of(plan, style, softmax_workspace)
     batch, sequence = plan.micro_batch or 0, plan.local_sequence
     runs: list[Run] = []
-    checkpointed = plan.checkpointing == "full"
+    selective = plan.checkpointing == "selective" and plan.profile.name != "megatron"
+    checkpointed = plan.checkpointing == "full" or selective
     selected = architecture.layers[layers[0] : layers[1]]
     if layers[0] == 0:
         selected = (*architecture.encoder_layers, *selected)
     for key, group in groupby(selected, key=_kind):
         count = sum(1 for _ in group)
-        footprint = block_footprint(_shape(architecture, key, plan, batch, sequence), style, numerics)
+        shape = _shape(architecture, key, plan, batch, sequence)
+        footprint = block_footprint(shape, style, numerics)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
+        if selective:
+            kept += _selected(shape, style, numerics)
         runs.append(Run(count, footprint, kept, checkpointed))
     head = None
     tp = plan.tensor_parallel
     if last:
         shape = Shape(batch, sequence, architecture.hidden_size, 1, 1, 1, 1, 1)
+        packed_head = plan.quantization is not None and plan.profile.quantizes_head
         engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
         head = head_footprint(
             shape,
@@ -159,7 +165,14 @@ def activations_of(
             Head(
                 vocabulary=architecture.vocab_size / tp,
                 kernel=plan.loss_kernel,
-                weight_dtype=engine or (unquantized_dtype(plan) if plan.adapter else trainable_dtype(plan)),
+                weight_dtype=engine
+                or (
+                    numerics.weight_dtype
+                    if packed_head
+                    else unquantized_dtype(plan)
+                    if plan.adapter
+                    else trainable_dtype(plan)
+                ),
                 trainable=not plan.adapter,
                 tokens=batch if _classifies(plan, architecture) else batch * sequence,
                 chunks=8,
@@ -167,6 +180,8 @@ def activations_of(
                 upcast=plan.profile.upcast_logits,
                 shift_copy=plan.profile.shift_copy,
                 autocast=plan.compute_dtype is not None,
+                saves_log_probabilities=not plan.compile,
+                packed=packed_head,
             ),
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
@@ -179,6 +194,17 @@ def activations_of(
         # the relative biases of encoder and decoder and the zeros of cross-attention
         shared += 3 * architecture.num_attention_heads * sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
     return Activations(tuple(runs), head, hidden, shared, style, known)
+
+
+def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:
+    """What op-level selective checkpointing keeps beside the input: every second matrix product, and attention.
+
+    torchtitan ``models/llama3/infra/parallelize.py``: of q, k, v, o, gate, up, down it keeps q, v, gate and down.
+    """
+    size = DTYPE_BYTES[numerics.autocast or numerics.weight_dtype]
+    width = shape.expert_intermediate * shape.top_k if shape.experts else shape.intermediate
+    attention = shape.heads * (shape.head_dim + shape.value_dim) + shape.kv_heads * shape.value_dim
+    return shape.tokens * size * (attention + width + shape.hidden / (1 if style.gated else 2))
 
 
 def _kind(layer: Layer) -> Layer:

@@ -51,6 +51,8 @@ class Numerics:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     """``fused``: gate and up saved, the product recomputed (Liger)."""
+    compiled: bool = False
+    """torch.compile: elementwise chains (norms, rotary, gated activation) are one kernel each."""
     modeling: bool = True
     """Activations as transformers composes them; other frameworks call one fused kernel."""
     dropout: float = 0.0
@@ -118,7 +120,7 @@ class BlockWriter:
         weight_dtype = dtype or numerics.norm_dtype
         weight = Weight(width, weight_dtype, numerics.train_base)
         rows = x.elements / width
-        if numerics.norm_kernel == "fused" and kind != "layernorm":
+        if (numerics.norm_kernel == "fused" or numerics.compiled) and kind != "layernorm":
             return tape.op((x,), x.elements, x.dtype, save=(x,), forward_temp=rows * 4, weight=weight)
         if kind == "layernorm":
             if numerics.autocast and numerics.norm_autocasts:
@@ -218,7 +220,7 @@ class BlockWriter:
             rotated, passed = tape.slice(x, elements), tape.slice(x, x.elements - elements)
         else:
             rotated, passed = x, None
-        if self.numerics.rotary_kernel == "fused":
+        if self.numerics.rotary_kernel == "fused" or self.numerics.compiled:
             return tape.op((x,), x.elements, x.dtype)
         tables = tape.external(shape.tokens, x.dtype, False)
         straight = tape.op((rotated, tables), elements, x.dtype)
@@ -401,7 +403,7 @@ class BlockWriter:
             both = self.project(x, "gate_up", shape.hidden, 2 * width)
             gate, up = tape.split(both, n * width, n * width)
             product = tape.mul(up, self.activate(gate))
-        elif self.numerics.mlp_kernel == "fused":
+        elif self.numerics.mlp_kernel == "fused" or self.numerics.compiled:
             gate = self.project(x, "gate", shape.hidden, width)
             up = self.project(x, "up", shape.hidden, width)
             product = tape.op((gate, up), n * width, gate.dtype, save=(gate, up))

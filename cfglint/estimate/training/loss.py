@@ -27,6 +27,8 @@ class Head:
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
     """The shifted logits are copied to be contiguous."""
+    packed: bool = False
+    """The head is quantized like the blocks."""
     autocast: bool = False
     """The loss runs under autocast, in fp32."""
     scaled: bool = False
@@ -45,7 +47,7 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     if head.kernel == "chunked":
         return tape.footprint(x, _chunked(writer, hidden, head))
     elements = head.tokens * head.vocabulary
-    weight = Weight(head.vocabulary * shape.hidden, head.weight_dtype, head.trainable)
+    weight = _weight(writer, head)
     logits = tape.linear(hidden, weight, elements)
     if head.scaled:
         logits = tape.scale(logits)
@@ -72,6 +74,11 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     return tape.footprint(x, loss)
 
 
+def _weight(writer: BlockWriter, head: Head) -> Weight:
+    stored = "packed" if head.packed else "plain"
+    return Weight(head.vocabulary * writer.shape.hidden, head.weight_dtype, head.trainable, stored)
+
+
 def _own_loss(writer: BlockWriter, logits: Value, head: Head) -> Value:
     """Loss inside the model's class: shifted copy, cross entropy in its dtype (fp32 under autocast), output held."""
     tape = writer.tape
@@ -95,7 +102,7 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     tape = writer.tape
     elements = head.tokens * head.vocabulary
     piece = elements / head.chunks
-    weight = Weight(head.vocabulary * writer.shape.hidden, head.weight_dtype, head.trainable)
+    weight = _weight(writer, head)
     logits = tape.linear(hidden, weight, elements)
     size = DTYPE_BYTES[logits.dtype]
     if head.hold_logits:
@@ -110,9 +117,7 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
             backward_temp=piece * 4 - elements * size,
         )
         return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[saved.dtype])
-    return tape.op(
-        (logits,), 1, "fp32", save=(logits,), forward_temp=piece * 8, backward_temp=piece * 12 - elements * size
-    )
+    return tape.op((logits,), 1, "fp32", save=(logits,), backward_temp=piece * size - elements * size)
 
 
 def _fused_linear(writer: BlockWriter, hidden: Value, head: Head) -> Value:

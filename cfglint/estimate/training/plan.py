@@ -192,6 +192,8 @@ def resolve(job: TrainingJob) -> Plan:
         quantization = "nf4"
         read.note("quantization", "nf4", "qlora default")
         read.assumptions.append("quantization is not stated: nf4 (the qlora default)")
+    if quantization == "nf4" and profile.nf4_double:
+        quantization = "nf4-double"
     targets: list[str] = []
     rank = 0
     if adapter:

@@ -31,6 +31,11 @@ class Profile:
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     expand_keys: bool = False
+    quantizes_head: bool = False
+    nf4_double: bool = False
+    """NF4 always has its constants quantized again (torchao)."""
+    fused_adam: bool = False
+    """Adam is one fused kernel whatever the settings call it (Megatron: TransformerEngine or apex)."""
     unties: bool = False
     """A tied head is loaded as a parameter of its own."""
     lora_dropout: float = 0.0
@@ -97,12 +102,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
         gradient_checkpointing="none",
         loss_kernel="chunked",
         adapter_dtype="weight",
-        norm_kernel="fused",
+        norm_kernel="float",
         rotary_kernel="modeling",
         micro_batch_size=2,
         upcast_logits=True,
         modeling=False,
         norms_follow_autocast=False,
+        nf4_double=True,
     ),
     "torchtitan": Profile(
         "torchtitan",
@@ -129,6 +135,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         expand_keys=True,
         hold_logits=True,
         unties=True,
+        quantizes_head=True,
         lora_dropout=0.05,
         defers_reduction=True,
     ),
@@ -149,6 +156,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         rotary_kernel="fused",
         mlp_kernel="fused",
         main_grads_fp32=True,
+        fused_adam=True,
         loss_kernel="triton",
         distributed_optimizer=True,
         modeling=False,

@@ -130,6 +130,8 @@ def optimizer_kind(plan: Plan) -> tuple[OptimizerKind, bool]:
     kind = OPTIMIZERS.get(name)
     if kind is None:
         return OPTIMIZERS["adamw_torch"], False
+    if plan.profile.fused_adam and kind.workspace == "foreach":
+        return OptimizerKind(kind.factors), True
     if kind.workspace == "foreach" and (plan.foreach is False or plan.in_backward):
         return OptimizerKind(kind.factors, workspace="largest", largest_factor=2), True
     if plan.foreach and kind.workspace == "largest":
@@ -151,12 +153,16 @@ class Parameters:
     rest: float = 0.0
     embedding: float = 0.0
     head: float = 0.0
+    packed_head: float = 0.0
+    """The head where quantization packs it too."""
     outside: float = 0.0
     adapter: float = 0.0
     saved_modules: float = 0.0
     largest: float = 0.0
     """Elements of the largest single tensor."""
     largest_adapter: float = 0.0
+    routed: float = 0.0
+    """Routed experts, a part of ``linear`` and ``experts``."""
     rows_columns: float = 0.0
     """Sum of rows and columns of all matrices, for factored states."""
 
@@ -201,8 +207,11 @@ def count_parameters(
             found.embedding += elements
             if tied and plan.profile.unties:
                 found.head += elements
+                found.packed_head += elements if plan.profile.quantizes_head else 0.0
         elif tensor.role == "lm_head":
             found.head += elements
+            if plan.profile.quantizes_head:
+                found.packed_head += elements
         elif not tensor.stack:
             found.outside += elements
         elif tensor.role == "expert" and not separate_experts(plan):
@@ -211,6 +220,8 @@ def count_parameters(
             found.linear += elements
         else:
             found.rest += elements
+        if tensor.role == "expert":
+            found.routed += elements
         matrix = on_rank(tensor, plan, tensor.elements)
         if tensor.role == "expert" and not separate_experts(plan):
             matrix = on_rank(tensor, plan, per_layer)
@@ -297,7 +308,8 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     p = parameters
     if plan.quantization:
         format_ = format_of(plan)
-        weights = p.linear * format_.bytes_per_parameter + (p.base - p.linear) * outside
+        packed = p.linear + p.packed_head
+        weights = packed * format_.bytes_per_parameter + (p.base - packed) * outside
     elif plan.adapter:
         weights = p.base * weight
     else:
@@ -323,20 +335,20 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
         optimizer += p.embedding * (8 - kind.block_bytes)
     gradients = trainable * gradient
     whole = weights
-    shards_weights = plan.sharding in ("zero3", "fsdp1", "fsdp2")
-    if shards_weights:
-        weights /= shard
-    if plan.sharding not in ("none", "ddp"):
-        masters /= shard
-        optimizer /= shard
-        if plan.shards_gradients:
-            gradients /= shard
-    largest = (p.largest_adapter if plan.adapter else p.largest) / (
-        shard if plan.sharding not in ("none", "ddp") else 1
-    )
+    shards = plan.sharding not in ("none", "ddp")
+    # experts are already spread over expert-parallel ranks: only the rest of the data-parallel ranks shares them
+    experts = p.routed / p.base if p.base and not plan.adapter else 0.0
+    expert_shard = max(1, shard // plan.expert_parallel)
+    part = ((1 - experts) / shard + experts / expert_shard) if shards else 1.0
+    if plan.sharding in ("zero3", "fsdp1", "fsdp2"):
+        weights *= part
+    masters *= part
+    optimizer *= part
+    if plan.shards_gradients:
+        gradients *= part
+    largest = (p.largest_adapter if plan.adapter else p.largest) / (shard if shards else 1)
     if kind.workspace == "foreach":
-        local = trainable / (shard if plan.sharding not in ("none", "ddp") else 1)
-        workspace = local * (4 if masters else stored_trainable)
+        workspace = trainable * part * (4 if masters else stored_trainable)
     elif kind.factored:
         # fp32 copies of gradient and parameter where they are 16-bit, the update and one temporary
         workspace = largest * (16 if stored_trainable < 4 else 8)
