@@ -706,12 +706,12 @@ def trl(folder: Path) -> None:
         "utils.py",
         "scripts/utils.py",
     ]
-    base = set(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
+    base = dict.fromkeys(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
     samples: dict[str, list[tuple[str, Table]]] = {}
     versions = []
     for version, root in releases(folder, "trl"):
         sources = Sources(root, patterns)
-        sources.known_names = base
+        sources.known_names = set(base)
         versions.append(version)
         for name in sources.classes:
             if not (name.endswith("Config") or "ScriptArguments" in name) or not sources.is_model(name):
@@ -1122,11 +1122,11 @@ def axolotl(folder: Path) -> None:
 
 
 def llamafactory(folder: Path) -> None:
-    base = set(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
+    base = dict.fromkeys(json.loads((DATA / "hf-training-args.json").read_text())["keys"])
     samples: list[tuple[str, Table]] = []
     for version, root in releases(folder, "llamafactory", patches=True):
         sources = Sources(root, ["hparams/*.py", "extras/constants.py"])
-        sources.known_names = base
+        sources.known_names = set(base)
         table: Table = {}
         for name in (
             "ModelArguments",
