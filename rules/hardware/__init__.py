@@ -1,0 +1,1 @@
+"""Rules on what an accelerator can run."""

@@ -1,0 +1,1 @@
+"""Rules on number formats: overflow, loss scaling, master weights."""
