@@ -141,7 +141,7 @@ def encoder_tokens(arch: Architecture, profile: Profile) -> int:
 def encoder_leftovers(arch: Architecture, profile: Profile) -> float:
     """What the encoder's profiling leaves alive: embeddings of a full budget of image tokens, and their pixels."""
     side = pixel_side(arch)
-    if not profile.images or not side or profile.runner == "V0":
+    if not profile.images or not side or profile.runner != "V1":
         return 0.0
     vision = arch.config["vision_config"]
     frames = vision.get("temporal_patch_size", 2 if arch.model_type.startswith("qwen") else 1)
@@ -205,7 +205,7 @@ def profiled_peak(
     ]
     low = high = 0.0
     if profile.last_stage:
-        entries = profile.sequences * arch.vocab_size
+        entries = profile.sequences * arch.vocab_size / (tp if profile.sampler.get("split") else 1)
         beside = (
             (profile.tokens + profile.sequences) * hidden * element + profile.workspace_bytes + kept + passing + left
         )

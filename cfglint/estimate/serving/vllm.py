@@ -42,6 +42,7 @@ DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
+V0_REMOVED = (0, 11)
 UNIFIED_OTHER = 15.0
 """GiB that host processes may take of a unified memory: two DGX Spark runs leave 14 GiB less than a discrete GPU would."""
 SORT_BYTES = 36
@@ -87,15 +88,26 @@ class _Vllm:
     ) -> None:
         self.s, self.arch, self.version, self.gpu = settings, arch, version, gpu
         self.laws: EngineLaws = engine_laws("vllm")
-        self.runner: str = self.laws.value("runner", version)
-        if settings.arguments.get("VLLM_USE_V1") in (0, "0") and version.release and version.release < (0, 11):
-            self.runner = "V0"
+        self.runner = self._runner()
         self.capacity = gpu.usable_bytes if gpu else None
         self.element = model_element_bytes(settings, arch)
         self.scheme = weight_scheme(settings, arch)
         self.sharding = self._sharding()
         self.missing: list[str] = []
         self._layouts: dict[tuple[int, int], KvLayout] = {}
+
+    def _runner(self) -> str:
+        """``V0``, ``V1`` or ``V2`` (the second model runner of the V1 engine)."""
+        arguments, release = self.s.arguments, self.version.release
+        if str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "1":
+            return "V2"
+        plain = self.arch.moe is None and self.arch.ssm is None
+        runner: str = self.laws.value("runner", self.version)["dense" if plain else "other"]
+        if runner == "V2" and str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "0":
+            return "V1"
+        if str(arguments.get("VLLM_USE_V1")) == "0" and release is not None and release < V0_REMOVED:
+            return "V0"
+        return runner
 
     # -- settings -----------------------------------------------------------------------------------------------
 
@@ -344,7 +356,7 @@ class _Vllm:
 
     def _sampler(self) -> Mapping[str, Any]:
         """The sampler's law; of an unknown version every kernel is possible."""
-        law: Mapping[str, Any] = self.laws.value("sampler", self.version)
+        law: Mapping[str, Any] = self.laws.value("sampler_v2" if self.runner == "V2" else "sampler", self.version)
         return law if self.version.release is not None else {**law, "or": SORT_BYTES}
 
     def _pools(self) -> bool:
@@ -412,7 +424,8 @@ class _Vllm:
         )
         offload = (s.number("cpu_offload_gb") or 0.0) * GIB
         non_torch = self._non_torch()
-        inside = bool(self.laws.value("graphs_in_budget", self.version)) and str(
+        budget = "graphs_in_budget_v2" if self.runner == "V2" else "graphs_in_budget"
+        inside = bool(self.laws.value(budget, self.version)) and str(
             s.raw("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
         ) not in ("0", "False")
         unsure = (
@@ -457,6 +470,8 @@ class _Vllm:
             cache = Interval(cache.low, cache.expected, cache.high + tight.peak.sampler_bytes)
         serving.kv_cache = cache
         serving.activation_peak = (first.peak if self.sharding.pipeline > 1 else tight.peak).bytes
+        if inside and self.laws.value("peak_includes_graphs", self.version):
+            serving.activation_peak += graphs.expected
         serving.non_torch = non_torch.expected
         serving.graph = graphs.expected
         self._components(memory, settings, tight, non_torch, graphs, cache, requested)
