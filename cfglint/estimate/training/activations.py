@@ -61,6 +61,13 @@ class Activations:
         return sum(run.kept * run.count for run in self.runs)
 
     @property
+    def humps(self) -> tuple[float, float]:
+        """Bytes of the head's peak and of the largest block's, beside what is kept."""
+        head = max(self.head.forward_saving, self.head.backward) if self.head else 0.0
+        blocks = (max(r.footprint.forward_saving + r.footprint.output, r.footprint.backward) for r in self.runs)
+        return head, max(blocks, default=0.0)
+
+    @property
     def casts(self) -> float:
         return sum(run.footprint.casts * run.count for run in self.runs)
 

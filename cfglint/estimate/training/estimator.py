@@ -123,21 +123,20 @@ def estimate_training(job: TrainingJob) -> Estimate:
     memory.components = components_of(plan, stage.parameters, states, peak)
     floor = states.weights + states.masters + states.optimizer
     if stage.activations is None:
-        low = peak.total
-        allocated = Interval(low, low, low)
-        used = used_of(allocated, plan, job.hardware.accelerator)
+        allocated = Interval.exactly(peak.total)
+        used = used_of(reserved_of(allocated, plan, (0.0, 0.0)), allocated, plan, job.hardware.candidates)
     else:
         allocated = allocated_interval(peak.total, floor, plan)
-        on_device = peak.total
+        live = allocated
         if plan.attention == "eager":
-            # measured on CPU kernels; CUDA's softmax backward takes more
+            # derived with the CPU's kernels; CUDA's softmax backward takes more
             wider = fullest_stage(plan, softmax_workspace=True)
-            on_device = max(on_device, wider.peak.total) if wider else on_device
-            more = on_device / peak.total
+            more = max(1.0, wider.peak.total / peak.total) if wider else 1.0
             allocated = Interval(allocated.low, allocated.expected, allocated.high * more)
+            live = Interval(allocated.low, allocated.expected * more, allocated.high)
         memory.allocated = allocated
-        memory.reserved = reserved_of(Interval(allocated.low, on_device, max(on_device, allocated.high)), plan)
-        used = memory.used = used_of(memory.reserved, plan, job.hardware.accelerator)
+        memory.reserved = reserved_of(live, plan, stage.activations.humps)
+        used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates)
         memory.host = Interval(states.host, states.host, states.host * 1.3)
     memory.missing = list(dict.fromkeys(memory.missing))
     memory.verdict, memory.capacity = decide(used, job.hardware.candidates, memory.missing)
