@@ -101,8 +101,8 @@ def engine_argument(engine: str, name: str) -> Argument | None:
         key = _names(engine).get(_plain(name)[3:])
         if key is not None and "bool" not in str(_rows(engine)[key].get("type", "bool")):
             key = None
-    if key is None and engine == "sglang" and name.startswith("--"):
-        # argparse takes any beginning that only one argument has: --tp, --model
+    if key is None and name.startswith("--"):
+        # argparse takes any beginning that only one argument has: --tp, --gpu-memory-util
         begun = {full for plain, full in _names(engine).items() if plain.startswith(_plain(name))}
         key = begun.pop() if len(begun) == 1 else None
     return None if key is None else _argument(engine, key)
@@ -119,6 +119,12 @@ def known_at(engine: str, name: str, version: str) -> bool | None:
     if argument is None:
         return None
     return _present(sampled_versions(engine), frozenset(argument.present_in), version)
+
+
+def begins_argument(engine: str, name: str) -> bool:
+    """Whether an argument of any sampled version begins so: argparse then takes it, or says that it is ambiguous."""
+    plain = _plain(name)
+    return engine in ("vllm", "sglang") and len(plain) > 1 and any(full.startswith(plain) for full in _names(engine))
 
 
 def similar_arguments(engine: str, name: str, n: int = 3) -> tuple[str, ...]:

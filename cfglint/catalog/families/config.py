@@ -39,6 +39,12 @@ STATED = frozenset(
 """Dimensions that a file must state itself at the top level: the class default there is some other checkpoint's size.
 Inside ``text_config`` and the like the defaults count, since published checkpoints leave them out on purpose."""
 
+LAYER_COUNTS = frozenset(
+    {"num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers", "depth", "num_global_layers"}
+)
+MOST_LAYERS = 4096
+"""Ten times the deepest model published; more is a typing error, and would make as many objects."""
+
 LARGEST = 2**40
 """No dimension of any model is larger; what is comes from a typing error."""
 
@@ -94,7 +100,10 @@ class Config:
         value = self.get(key, default)
         if value is None:
             raise UnknownArchitecture(f"the config does not state {self.spelled(key)} (model_type {self.model_type!r})")
-        return whole(self.spelled(key), value, at_least=1)
+        size = whole(self.spelled(key), value, at_least=1)
+        if key in LAYER_COUNTS and size > MOST_LAYERS:
+            raise UnknownArchitecture(f"{self.spelled(key)} is {size}, more layers than any model has")
+        return size
 
     def count(self, key: str, default: int = 0) -> int:
         """A number that may be zero."""
@@ -108,6 +117,13 @@ class Config:
     def sequence(self, key: str) -> Sequence[Any] | None:
         value = self.get(key)
         return value if isinstance(value, (list, tuple)) else None
+
+    def indexes(self, key: str) -> frozenset[int] | None:
+        """Layer indexes that a list names; None where the config has none."""
+        listed = self.sequence(key)
+        if listed is None:
+            return None
+        return frozenset(item for item in listed if isinstance(item, int) and not isinstance(item, bool))
 
     def part(self, key: str, model_type: str) -> Config:
         """A nested config (``text_config``, ``vision_config``); empty where the file has none."""

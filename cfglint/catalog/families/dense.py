@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from cfglint.catalog.architecture import Tensor
-from cfglint.catalog.families.config import Config, divide
+from cfglint.catalog.architecture import Tensor, UnknownArchitecture
+from cfglint.catalog.families.config import Config, divide, whole
 from cfglint.catalog.families.parts import (
     Attention,
     Decoder,
@@ -25,10 +25,14 @@ from cfglint.catalog.families.parts import (
 )
 
 
+def stated_window(window: Any) -> int:
+    return whole("sliding_window", window, at_least=1)
+
+
 def windowed(c: Config) -> tuple[Slot, ...]:
     """``sliding_window`` in every layer where one is stated (Mistral, Phi-3, StarCoder2)."""
     window = c.get("sliding_window")
-    slot = Slot("full_attention") if not window else Slot("sliding_attention", window=int(window))
+    slot = Slot("full_attention") if not window else Slot("sliding_attention", window=stated_window(window))
     return (slot,) * c.size("num_hidden_layers")
 
 
@@ -41,7 +45,7 @@ def windowed_above(c: Config) -> tuple[Slot, ...]:
     named = c.sequence("layer_types")
     first = c.count("max_window_layers", count)
     return tuple(
-        Slot("sliding_attention", window=int(window))
+        Slot("sliding_attention", window=stated_window(window))
         if (named[index] == "sliding_attention" if named and len(named) == count else index >= first)
         else Slot("full_attention")
         for index in range(count)
@@ -54,6 +58,8 @@ def gpt_neo_plan(c: Config) -> tuple[Slot, ...]:
     kinds: list[str] = []
     for group in c.sequence("attention_types") or [[["global", "local"], count]]:
         if isinstance(group, (list, tuple)) and len(group) == 2 and isinstance(group[1], int):
+            if not isinstance(group[0], (list, tuple)):
+                raise UnknownArchitecture(f"attention_types is {group!r}, expected a list of kinds and how often")
             kinds += [str(kind) for kind in group[0]] * min(group[1], count)
     window = c.size("window_size", 256)
     local = Slot("sliding_attention", window=window)
@@ -133,7 +139,7 @@ class CrossAttention(Attention):
 
 
 def mllama_plan(c: Config) -> tuple[Slot, ...]:
-    crossing = set(c.sequence("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38))
+    crossing = c.indexes("cross_attention_layers") or frozenset((3, 8, 13, 18, 23, 28, 33, 38))
     return tuple(
         Slot("full_attention", part="cross" if index in crossing else "")
         for index in range(c.size("num_hidden_layers"))

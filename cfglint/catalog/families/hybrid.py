@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cfglint.catalog.architecture import FeedForward, StateSpace, Tensor, UnknownArchitecture
-from cfglint.catalog.families.config import Config, Flag, divide, whole
+from cfglint.catalog.families.config import LARGEST, Config, Flag, divide, whole
 from cfglint.catalog.families.dense import full
 from cfglint.catalog.families.moe import Experts, qwen_moe_plan
 from cfglint.catalog.families.parts import (
@@ -226,7 +226,7 @@ class AdjustedMlp(Mlp):
             return width
         multiplier = c.get("block_ffn_dim_multiplier", 1.0)
         width = 2 * width // 3
-        if isinstance(multiplier, (int, float)) and not isinstance(multiplier, bool):
+        if isinstance(multiplier, (int, float)) and 0 < multiplier < LARGEST:
             step = c.size("block_multiple_of", 256)
             width = -(-int(multiplier * width) // step) * step
         return width
@@ -273,7 +273,7 @@ def nemotron_h_plan(c: Config) -> tuple[Slot, ...]:
 
 
 def look_up(slots: dict[str, Slot], kind: Any, model_type: str) -> Slot:
-    if kind not in slots:
+    if not isinstance(kind, str) or kind not in slots:
         raise UnknownArchitecture(f"layer_types names {kind!r}, which {model_type} does not have")
     return slots[kind]
 
@@ -300,10 +300,10 @@ def granite_plan(c: Config) -> tuple[Slot, ...]:
 
 def lfm2_plan(c: Config) -> tuple[Slot, ...]:
     """Convolutions, with attention in ``full_attn_idxs`` or as ``layer_types`` says."""
-    indexes = c.sequence("full_attn_idxs")
+    indexes = c.indexes("full_attn_idxs")
     if indexes is None and c.sequence("layer_types") is None:
         raise UnknownArchitecture("the config states neither layer_types nor full_attn_idxs")
-    attending = set(indexes or ())
+    attending = indexes or frozenset()
     kinds = {"conv": Slot("conv"), "full_attention": Slot("full_attention"), "attention": Slot("full_attention")}
     slots = layers_of(c, kinds, lambda index: "full_attention" if index in attending else "conv")
     if c.model_type != "lfm2_moe":

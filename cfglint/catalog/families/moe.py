@@ -223,7 +223,7 @@ def all_experts(c: Config) -> tuple[Slot, ...]:
 def qwen_moe_plan(c: Config) -> tuple[Slot, ...]:
     """Experts in every ``decoder_sparse_step``-th layer except ``mlp_only_layers``."""
     step = c.size("decoder_sparse_step", 1)
-    dense = set(c.sequence("mlp_only_layers") or ())
+    dense = c.indexes("mlp_only_layers") or frozenset()
     return tuple(
         Slot("full_attention", "moe" if index not in dense and (index + 1) % step == 0 else "dense")
         for index in range(c.size("num_hidden_layers"))
@@ -241,9 +241,9 @@ def llama4_plan(c: Config) -> tuple[Slot, ...]:
     positions = c.sequence("no_rope_layers") or ()
     step = c.size("no_rope_layer_interval", 4)
     plain = [bool(positions[i]) if len(positions) == count else bool((i + 1) % step) for i in range(count)]
-    listed = c.sequence("moe_layers")
+    listed = c.indexes("moe_layers")
     every = c.size("interleave_moe_layer_step", 1)
-    sparse = set(listed) if listed is not None else set(range(every - 1, count, every))
+    sparse = listed if listed is not None else frozenset(range(every - 1, count, every))
     slots = typed(c, lambda index: "chunked_attention" if plain[index] else "full_attention")
     return tuple(slot._replace(feed_forward="moe" if i in sparse else "dense") for i, slot in enumerate(slots))
 
@@ -370,7 +370,7 @@ def deepseek_v4_plan(c: Config) -> tuple[Slot, ...]:
     ratios = c.sequence("compress_ratios")
     if kinds is None and ratios is not None:
         by_ratio = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
-        kinds = [by_ratio.get(ratio, "") for ratio in ratios]
+        kinds = [by_ratio.get(ratio, "") if isinstance(ratio, int) else "" for ratio in ratios]
     if kinds is None:
         light, heavy = "compressed_sparse_attention", "heavily_compressed_attention"
         kinds = [heavy if index < 2 or index % 2 else light for index in range(count)]
@@ -380,7 +380,7 @@ def deepseek_v4_plan(c: Config) -> tuple[Slot, ...]:
     for kind in kinds[:count]:
         if kind == "sliding_attention":
             slots.append(Slot("sliding_attention", "moe", window, part="sliding_attention"))
-        elif kind in COMPRESS_RATES:
+        elif isinstance(kind, str) and kind in COMPRESS_RATES:
             slots.append(Slot("full_attention", "moe", part=kind))
         else:
             raise UnknownArchitecture(f"layer_types names {kind!r}, which deepseek_v4 does not have")
