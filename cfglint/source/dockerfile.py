@@ -9,8 +9,11 @@ from typing import Final
 from cfglint.source.node import Comment, Document, SourceFile, Span
 from cfglint.source.shell import Command, Instruction, Script, Word
 from cfglint.source.shell_scan import Scanner
-from cfglint.source.shell_values import Fields, Variable, Variables, word_of
+from cfglint.source.shell_values import Fields, Variable, Variables, too_long, word_of
 from cfglint.source.shell_words import OpenQuote, WordReader
+
+MAX_STAGES: Final = 200
+"""Named stages that later ones may build on."""
 
 _KNOWN: Final = frozenset(
     {
@@ -25,7 +28,23 @@ _COMMENT_LINE: Final = re.compile(r"[ \t]*#")
 _ESCAPE: Final = re.compile(r"#[ \t]*escape[ \t]*=[ \t]*([\\`])[ \t]*$", re.IGNORECASE)
 _HEREDOC: Final = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
+_SEPARATORS: Final = re.compile(r"[\s;&|<>()]*")
 _KEY: Final = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class _Stage:
+    """A build stage. It begins with what its base stage has."""
+
+    def __init__(self, text: str, base: _Stage | None = None) -> None:
+        self.variables = Variables(text)
+        self.entrypoint: Instruction | None = None
+        self.command: Instruction | None = None
+        self.changed = False
+        if base is not None:
+            self.entrypoint, self.command = base.entrypoint, base.command
+            for name, variable in base.variables.values.items():
+                if variable.exported:  # ARG does not outlive its stage
+                    self.variables.set(name, variable)
 
 
 class _Dockerfile:
@@ -34,9 +53,10 @@ class _Dockerfile:
         self.script = script
         self.text = file.text
         self.escape = "\\"
-        self.variables = Variables(file.text)
-        self.entrypoint: Instruction | None = None
-        self.command: Instruction | None = None
+        self.before = _Stage(file.text)
+        """What stands before the first ``FROM``: ``ARG`` that the ``FROM`` lines may use."""
+        self.stage = self.before
+        self.stages: dict[str, _Stage] = {}
 
     def run(self) -> None:
         at = 0
@@ -87,13 +107,21 @@ class _Dockerfile:
             instruction.words = self.words(text, rest, offsets, name)
         if name == "FROM":
             self.finish_stage()
+            self.start_stage(instruction)
         self.script.instructions.append(instruction)
         if name == "ENTRYPOINT":
-            # a new entry point discards an inherited command, not one of the same stage written before it
-            self.entrypoint = instruction
+            if not self.stage.changed:
+                self.stage.command = None  # an entry point of one's own discards the base's command
+            self.stage.entrypoint, self.stage.changed = instruction, True
         elif name == "CMD":
-            self.command = instruction
+            self.stage.command, self.stage.changed = instruction, True
         return behind
+
+    def start_stage(self, instruction: Instruction) -> None:
+        words = [word.text for word in instruction.words if not word.text.startswith("--")]
+        self.stage = _Stage(self.text, self.stages.get(words[0].lower()) if words else None)
+        if len(words) >= 3 and words[1].lower() == "as" and len(self.stages) < MAX_STAGES:
+            self.stages[words[2].lower()] = self.stage
 
     def logical_line(self, at: int) -> tuple[list[int], int]:
         """Offsets of an instruction's characters, continuations and comment lines taken out."""
@@ -148,12 +176,15 @@ class _Dockerfile:
 
     def words(self, text: str, at: int, offsets: list[int], name: str) -> list[Word]:
         starts, ends = offsets, [offset + 1 for offset in offsets]
-        reader = WordReader(self.file, text, self.variables, starts, ends)
+        variables = self.before.variables if name == "FROM" else self.stage.variables
+        reader = WordReader(self.file, text, variables, starts, ends)
+        defined: list[tuple[str, Fields, Span]] = []
+        size = len(text.rstrip())
         words: list[Word] = []
         legacy = name == "ENV" and not re.match(r"[ \t]*[^\s=]+=", text[at:])
         try:
             while at < len(text):
-                blank = re.compile(r"[\s;&|<>()]*").match(text, at)
+                blank = _SEPARATORS.match(text, at)
                 at = blank.end() if blank else at
                 if at >= len(text):
                     break
@@ -162,7 +193,7 @@ class _Dockerfile:
                 if key and text[key.end() : key.end() + 1] == "=":
                     value = Fields(splitting=False)
                     at = reader.word(key.end() + 1, value)
-                    self.define(name, key.group(), value, reader.span(key.end() + 1, at))
+                    defined.append((key.group(), value, reader.span(key.end() + 1, at)))
                     fields = Fields(splitting=False)
                     fields.add(reader.piece(text[start : key.end() + 1], start, key.end() + 1))
                     for piece in value.pieces():
@@ -170,49 +201,49 @@ class _Dockerfile:
                 elif legacy and key:
                     value = Fields(splitting=False)
                     begin = key.end() + len(text[key.end() :]) - len(text[key.end() :].lstrip())
-                    at = len(text.rstrip())
+                    at = size
                     value.add(reader.piece(text[begin:at], begin, max(begin, at)))
-                    self.define(name, key.group(), value, reader.span(begin, max(begin, at)))
+                    defined.append((key.group(), value, reader.span(begin, max(begin, at))))
                     words.append(Word(key.group(), key.group(), reader.span(start, key.end())))
                     fields, start, at = value, begin, len(text)
                 else:
                     # only ENV, ARG, FROM … are expanded by Docker; commands are by the shell they run in
                     fields = Fields(splitting=name in (*_COMMANDS, "RUN"))
                     at = max(reader.word(at, fields), at + 1)
-                span = reader.span(start, min(at, len(text.rstrip()) or 1))
+                span = reader.span(start, min(at, size))
                 alone = len(fields.fields) == 1 or not fields.splitting
                 groups = fields.fields if fields.splitting else [list(fields.pieces())]
                 for pieces in groups:
                     words.append(word_of(self.text, pieces, span.start, span.end, alone=alone, quoted=fields.quoted))
         except OpenQuote:
             pass
+        for key_name, fields, span in defined:  # an instruction sees the values from before it
+            variable = Variable(fields.pieces(), exported=name == "ENV", shown=span)
+            self.stage.variables.set(key_name, None if too_long(variable) else variable)
+        if name == "ARG":
+            for word in words:
+                default = self.before.variables.get(word.text)
+                if default is not None and self.stage is not self.before:  # ``ARG NAME`` takes over the global default
+                    self.stage.variables.set(word.text, default)
         return words
-
-    def define(self, instruction: str, name: str, value: Fields, shown: Span) -> None:
-        pieces = value.pieces()
-        self.variables.set(name, Variable(pieces, exported=instruction == "ENV", shown=shown))
 
     def finish_stage(self) -> None:
         """Put together what the stage's image starts, when the next stage or the end is reached."""
-        entrypoint, command = self.entrypoint, self.command
-        self.entrypoint = self.command = None
+        stage = self.stage
+        entrypoint, command = stage.entrypoint, stage.command
         shown = entrypoint or command
-        if shown is None:
+        if shown is None or not stage.changed or not shown.words:
             return
-        environment = self.variables.exported()
-        if entrypoint is not None and command is not None and entrypoint.exec_form:
-            words = [*entrypoint.words, *command.words]
-        else:
-            words = shown.words
-        if not words:
-            return
-        if not shown.exec_form:
+        stage.changed = False
+        if not shown.exec_form:  # a shell-form entry point takes no arguments from CMD
             self.shell_form(shown)
-        else:
-            last = command if command is not None and words is not shown.words else shown
-            span = Span(min(shown.span.start, last.span.start), max(shown.span.end, last.span.end))
-            self.script.commands.append(Command(words, span, environment=environment))
-            self.shell_script(words)
+            return
+        words, span = shown.words, shown.span
+        if entrypoint is not None and command is not None:
+            words = [*entrypoint.words, *command.words]
+            span = Span(min(span.start, command.span.start), max(span.end, command.span.end))
+        self.script.commands.append(Command(words, span, environment=stage.variables.exported()))
+        self.shell_script(words)
 
     def shell_form(self, instruction: Instruction) -> None:
         """``CMD a && b``: the commands of a shell line."""
@@ -239,7 +270,7 @@ class _Dockerfile:
 
     def scan(self, text: str, starts: list[int], ends: list[int]) -> None:
         scanner = Scanner(self.file, text, starts, ends, depth=1)
-        scanner.variables = self.variables
+        scanner.variables = self.stage.variables
         scanner.run()
 
 

@@ -15,12 +15,11 @@ from cfglint.source.node import Comment, Problem, SourceFile, Span
 from cfglint.source.problems import ARGUMENTS_LOST, OPEN_QUOTE
 from cfglint.source.shell import Command, Script, Word
 from cfglint.source.shell_values import (
-    MAX_PIECES,
-    MAX_VALUE_LENGTH,
     Fields,
     Piece,
     Variable,
     Variables,
+    too_long,
     variable_word,
     word_of,
 )
@@ -41,7 +40,7 @@ MAX_PIECES_READ: Final = 1_000_000
 """Words and pieces of words of one script, expansions included; reading stops there."""
 MAX_CONDITION: Final = 1_000
 """Characters of a test that are kept."""
-MAX_NESTED_TEXT: Final = 4_000_000
+MAX_NESTED_TEXT: Final = 2_000_000
 """Characters of ``bash -c`` strings and heredocs read as scripts of their own, all together."""
 MAX_FRAMES: Final = 200
 """Open ``if``, ``for``, ``case``, ``{`` … at one time; beyond that reading stops."""
@@ -61,6 +60,10 @@ _IN: Final = re.compile(r"(?:[ \t\r\n]|\\\r?\n)*in\b")
 _FUNCTION_NAME: Final = re.compile(r"[ \t]*([A-Za-z_][\w.:-]*)[ \t]*(?:\([ \t]*\))?[ \t\r\n]*(\{)?")
 _FUNCTION_BODY: Final = re.compile(r"[ \t\r\n]*\{(?=[\s]|$)")
 _TEST_END: Final = re.compile(r"\s\]\](?=[\s;&|)]|$)")
+_RESERVED: Final = frozenset(
+    {"if", "then", "elif", "else", "fi", "for", "select", "while", "until", "do", "done", "case", "esac", "function"}
+    | {"{", "}", "!"}
+)
 _DECLARERS: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _TESTS: Final = frozenset({"[", "[[", "test"})
@@ -211,7 +214,8 @@ class Scanner(WordReader):
             raw = found.group()
             content = raw.replace('"', "").replace("'", "")
             known = "$" not in content
-            self.script.directives.append(Word(content, raw, self.span(at, found.end()), known, content != raw))
+            span = self.span(found.start(), found.end())
+            self.script.directives.append(Word(content, raw, span, known, content != raw))
             at = found.end()
 
     def control(self, at: int) -> int:
@@ -281,7 +285,8 @@ class Scanner(WordReader):
             return
         for name, value in before.items():
             frame.before.setdefault(name, value)
-        frame.outcomes.append(after)
+        if not frame.pattern:  # behind ;; no branch is open
+            frame.outcomes.append(after)
         unset = {m.group(1) for m in _UNSET_TEST.finditer(frame.condition)} if frame.kind == "if" else set()
         for name, old in frame.before.items():
             ends = [outcome.get(name, old) for outcome in frame.outcomes]
@@ -425,7 +430,9 @@ class Scanner(WordReader):
                 end = self.opening(plain.group(), at, plain.end())
                 if end is not None:
                     return end
-        declares = bool(building.words) and building.words[0].text in _DECLARERS
+        declares = not first and building.words[0].text in _DECLARERS
+        if not first and not declares and self.starts is None and self.plain_word(at):
+            return building.end
         if first or declares:
             found = _ASSIGNMENT.match(text, at)
             if found:
@@ -443,10 +450,28 @@ class Scanner(WordReader):
         self.take(fields, at, end)
         return end
 
+    def plain_word(self, at: int) -> bool:
+        """Take a word that needs no thought: most do not."""
+        text = self.text
+        plain = PLAIN.match(text, at)
+        if not plain:
+            return False
+        end = plain.end()
+        if end < self.size and text[end] not in " \t\r\n;|&":
+            return False
+        self.budget[0] -= 2
+        if self.budget[0] < 0:
+            raise Stop
+        raw = plain.group()
+        self.building.words.append(Word(raw, raw, Span(at, end)))
+        self.building.fields.append([Piece(raw, at, end)])
+        self.building.end = end
+        return True
+
     def opening(self, word: str, at: int, end: int) -> int | None:
         """Compound commands and function definitions that begin where a command may begin."""
         text = self.text
-        if end >= self.size or text[end] in " \t\r\n;&|()<>":
+        if word in _RESERVED and (end >= self.size or text[end] in " \t\r\n;&|()<>"):
             behind = self.reserved(word, at, end)
             if behind is not None:
                 self.building = _Building(behind)
@@ -478,12 +503,13 @@ class Scanner(WordReader):
 
     def take(self, fields: Fields, at: int, end: int) -> None:
         building = self.building
-        self.budget[0] -= sum([len(pieces) for pieces in fields.fields]) + 1
+        words = fields.words()
+        self.budget[0] -= sum([len(pieces) for pieces in words]) + 1
         if self.budget[0] < 0:
             raise Stop
         span = self.span(at, end)
-        alone = len(fields.fields) == 1
-        for pieces in fields.fields:
+        alone = len(words) == 1
+        for pieces in words:
             building.words.append(
                 word_of(self.file.text, pieces, span.start, span.end, alone=alone, quoted=fields.quoted)
             )
@@ -516,7 +542,7 @@ class Scanner(WordReader):
         self.budget[0] -= len(variable.pieces or ()) + len(variable.items or ()) + 1
         if self.budget[0] < 0:
             raise Stop
-        if _too_long(variable):
+        if too_long(variable):
             variable = Variable(shown=variable.shown)
         variable = variable._replace(exported=exported)
         building.replaced.setdefault(name, old)
@@ -563,7 +589,7 @@ class Scanner(WordReader):
             else:
                 fields = Fields()
                 end = self.word(at, fields)
-                items.extend(tuple(pieces) for pieces in fields.fields)
+                items.extend(tuple(pieces) for pieces in fields.words())
                 at = max(end, at + 1)
 
     def redirect(self, at: int, found: re.Match[str]) -> int:
@@ -631,7 +657,7 @@ class Scanner(WordReader):
         fields = Fields(splitting=False)
         self.expand_text(start, at + len(body.rstrip()), fields, literal=heredoc.literal)
         variable = Variable(fields.pieces(), shown=self.span(start, max(start, at + len(body.rstrip()))))
-        self.variables.set(name, Variable(shown=variable.shown) if _too_long(variable) else variable)
+        self.variables.set(name, Variable(shown=variable.shown) if too_long(variable) else variable)
 
     def unescaped(self, at: int, end: int, literal: bool) -> tuple[str, list[int], list[int]]:
         """A heredoc's text as the inner shell gets it, with each character's place in the file."""
@@ -695,6 +721,7 @@ class Scanner(WordReader):
         elif program in ("read", "mapfile", "readarray", "getopts", "printf", "let"):
             self.unknown_from(program, command)
         elif program in self.functions:
+            self.budget[0] -= len(self.functions[program])
             for name, value in self.functions[program].items():
                 old = self.variables.get(name)
                 constant = value is not None and value.known
@@ -822,13 +849,6 @@ def _appended(old: Variable | None, new: Variable) -> Variable:
     if old.pieces is not None and new.pieces is not None:
         return Variable((*old.pieces, *new.pieces), shown=new.shown)
     return Variable(shown=new.shown)
-
-
-def _too_long(variable: Variable) -> bool:
-    if variable.items is not None:
-        return len(variable.items) > MAX_PIECES or sum(len(item) for item in variable.items) > MAX_PIECES
-    pieces = variable.pieces or ()
-    return len(pieces) > MAX_PIECES or sum([len(piece.text) for piece in pieces]) > MAX_VALUE_LENGTH
 
 
 def _feeds_shell(words: list[str]) -> bool:

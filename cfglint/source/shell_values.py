@@ -48,6 +48,11 @@ class Variable(NamedTuple):
     def known(self) -> bool:
         return self.pieces is not None or self.items is not None
 
+    @property
+    def empty(self) -> bool:
+        """Known to be the empty string, or an array without items."""
+        return self.known and not self.items and not any(piece.text for piece in self.pieces or ())
+
     def same_value(self, other: Variable | None) -> bool:
         if other is None or not self.known or not other.known:
             return False
@@ -63,12 +68,14 @@ def _text(pieces: Iterable[Piece]) -> str:
 class Fields:
     """Collects the pieces of one written word and splits them into the words a command gets."""
 
-    __slots__ = ("fields", "open", "quoted", "splitting")
+    __slots__ = ("fields", "open", "quoted", "splitting", "void")
 
     def __init__(self, *, splitting: bool = True) -> None:
         self.fields: list[list[Piece]] = []
         self.open = False
         self.quoted = False
+        self.void = False
+        """An array without items stood in quotes: on its own it makes no word, although quotes do."""
         self.splitting = splitting
 
     def _field(self) -> list[Piece]:
@@ -107,6 +114,8 @@ class Fields:
 
     def expand_array(self, items: Iterable[tuple[Piece, ...]], quoted: bool) -> None:
         """``"${NAME[@]}"``: one word for each item."""
+        items = list(items)
+        self.void = self.void or not items
         for i, item in enumerate(items):
             if i:
                 if self.splitting:
@@ -116,6 +125,10 @@ class Fields:
             self.expand(item, quoted)
             if quoted and not item:
                 self._field()
+
+    def words(self) -> list[list[Piece]]:
+        """The pieces of each word."""
+        return [] if self.void and self.fields == [[]] else self.fields
 
     def pieces(self) -> tuple[Piece, ...]:
         """Everything in one, for an assignment."""
@@ -209,3 +222,11 @@ def variable_word(text: str, variable: Variable) -> Word:
         raw = text[shown.start : shown.end]
         return Word(raw, raw, shown, known=False)
     return word_of(text, list(pieces), shown.start, shown.end, alone=True, quoted=any(p.quoted for p in pieces))
+
+
+def too_long(variable: Variable) -> bool:
+    """True where a value has grown past what is followed."""
+    if variable.items is not None:
+        return len(variable.items) > MAX_PIECES or sum(len(item) for item in variable.items) > MAX_PIECES
+    pieces = variable.pieces or ()
+    return len(pieces) > MAX_PIECES or sum([len(piece.text) for piece in pieces]) > MAX_VALUE_LENGTH

@@ -10,7 +10,7 @@ from cfglint.source.node import SourceFile, Span
 from cfglint.source.shell_arithmetic import evaluate
 from cfglint.source.shell_values import Fields, Piece, Variable, Variables
 
-MAX_FAILURES: Final = 20
+MAX_FAILURES: Final = 4
 """Brackets searched in vain to the end of the text before the search is given up, which keeps the time linear."""
 MAX_NESTING: Final = 8
 """Scripts inside scripts, and defaults inside defaults."""
@@ -301,42 +301,8 @@ class WordReader:
             self.value(name.group(), at, end, fields, quoted=quoted and operation == "[@]", whole=True)
             return
         found = _DEFAULT.match(text, rest, end - 1)
-        positional = not NAME.fullmatch(name.group())
-        if found and not (positional and name.group() in "@*#?$!-"):
-            sign = found.group(2)[-1]
-            unset = variable is None
-            empty = (
-                variable is not None
-                and found.group(2)[0] == ":"
-                and variable.known
-                and not any(p.text for p in variable.pieces or ())
-                and not variable.items
-            )
-            if sign == "+":
-                if variable is not None and not variable.known:
-                    fields.add(self.piece(text[at:end], at, end, known=False, quoted=quoted))
-                elif not unset and not empty:
-                    self.default(found.end(), end - 1, fields, quoted=quoted, at=at)
-                elif quoted:
-                    fields.quote()
-                return
-            if unset or empty:
-                if sign == "?":
-                    fields.add(self.piece(text[at:end], at, end, known=False, quoted=quoted))
-                    return
-                inner = Fields(splitting=False)
-                self.default(found.end(), end - 1, inner, quoted=quoted, at=at)
-                pieces = inner.pieces()
-                if not pieces and not quoted:
-                    return
-                if sign == "=" and not positional and all(p.known for p in pieces):
-                    exported = variable.exported if variable else False
-                    self.variables.set(
-                        name.group(), Variable(pieces, exported=exported, shown=self.span(found.end(), end - 1))
-                    )
-                fields.expand(pieces, quoted)
-                return
-            self.value(name.group(), at, end, fields, quoted=quoted, whole=bool(found.group(1)))
+        if found and name.group() not in "@*#?$!-":
+            self.defaulted(name.group(), found, at, end, fields, quoted=quoted)
             return
         index = _INDEX.match(operation)
         if index and variable is not None and variable.items is not None and int(index.group(1)) < len(variable.items):
@@ -344,7 +310,33 @@ class WordReader:
             return
         fields.add(self.piece(text[at:end], at, end, known=False, quoted=quoted))
 
-    def default(self, start: int, end: int, fields: Fields, *, quoted: bool, at: int) -> None:
+    def defaulted(self, name: str, found: re.Match[str], at: int, end: int, fields: Fields, *, quoted: bool) -> None:
+        """``${NAME:-word}`` and its like: a variable the script never sets counts as unset."""
+        text = self.text
+        variable = self.variables.get(name)
+        operator = found.group(2)
+        sign = operator[-1]
+        absent = variable is None or (operator[0] == ":" and variable.empty)
+        unknown = self.piece(text[at:end], at, end, known=False, quoted=quoted)
+        if sign == "+":
+            if variable is not None and not variable.known:
+                fields.add(unknown)
+            elif not absent:
+                self.default(found.end(), end - 1, fields, quoted=quoted)
+        elif not absent:
+            self.value(name, at, end, fields, quoted=quoted, whole=bool(found.group(1)))
+        elif sign == "?":
+            fields.add(unknown)
+        else:
+            self.default(found.end(), end - 1, fields, quoted=quoted)
+            if sign == "=" and NAME.fullmatch(name):
+                content = Fields(splitting=False)
+                self.default(found.end(), end - 1, content, quoted=quoted)
+                exported = variable is not None and variable.exported
+                shown = self.span(found.end(), end - 1)
+                self.variables.set(name, Variable(content.pieces(), exported=exported, shown=shown))
+
+    def default(self, start: int, end: int, fields: Fields, *, quoted: bool) -> None:
         """The word inside ``${NAME:-word}``."""
         if self.nesting >= MAX_NESTING:
             fields.add(self.piece(self.text[start:end], start, end, known=False, quoted=quoted))
@@ -358,9 +350,12 @@ class WordReader:
                     here = self.default_quoted(here, fields)
                     continue
                 behind = self.word(here, fields)
-                if behind <= here:  # blanks and operators are text here
-                    fields.add(self.piece(self.text[here], here, here + 1))
+                if behind <= here:
                     behind = here + 1
+                    if self.text[here] in " \t\r\n" and fields.splitting:
+                        fields.open = False
+                    else:  # operators are text here
+                        fields.add(self.piece(self.text[here], here, behind))
                 here = behind
         finally:
             self.size = size

@@ -174,7 +174,8 @@ class _Reader:
         span = Span(start, end)
         raw = self.text[start:end]
         if tag is None or tag == "!":
-            kind = _resolve(text) if event.implicit[0] else "str"
+            # for safe_load a lone ! means: resolve as if plain; libyaml's binding sees it differently
+            kind = _resolve(text) if event.implicit[0] or tag == "!" else "str"
             shown = tag
         elif tag.startswith(_TAG_PREFIX):
             kind = tag[len(_TAG_PREFIX) :]
