@@ -272,6 +272,16 @@ def test_sglang_fraction_is_of_memory_free_at_start() -> None:
     assert kv(estimate) == (pytest.approx(54.26, rel=0.01), pytest.approx(444500, rel=0.01))
 
 
+def test_sglang_default_fraction_at_tensor_parallel_four() -> None:
+    """SGLang 0.4.3 log of a 32B Qwen2.5 on four 24 GB cards: 0.85 × 21.6 GiB less 15.5, 46,611 tokens."""
+    qwen_32b = {
+        **QWEN_7B, "hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64, "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+    }  # fmt: skip
+    job = job_of(qwen_32b, framework="sglang", framework_version="0.4.3", gpu="A10G", tensor_parallel_size=4)
+    assert kv(estimate_serving(job))[0] == pytest.approx(2.84, rel=0.10)
+
+
 def test_sglang_total_tokens_cap_the_pool() -> None:
     job = job_of(
         LLAMA_8B, framework="sglang", framework_version="0.5.8", gpu="H100-SXM", engine_args={"max_total_tokens": 20480}

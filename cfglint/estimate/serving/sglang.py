@@ -42,7 +42,9 @@ def estimate_sglang(
         fraction = _default_fraction(settings, arch, laws, version, gpu, rank, chunk, graph_batch)
         settings.note_default("mem_fraction_static", fraction, version.text)
     context = float(laws.constant("context_gib")) * GIB
-    parallel = float(laws.constant("parallel_gib")) * GIB if tp * rank.sharding.pipeline > 1 else 0.0
+    newer = gpu.compute_capability is not None and gpu.compute_capability[0] >= 9
+    buffers = float(laws.constant("parallel_gib")["hopper" if newer else "other"]) * GIB
+    parallel = buffers if tp * rank.sharding.pipeline > 1 else 0.0
     free = rank.gpu.usable_bytes - context - parallel if rank.gpu else 0.0
     pool = free * fraction - rank.weights.bytes
     doubt = 0.01 * free + 0.3 * parallel
