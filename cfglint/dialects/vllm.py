@@ -159,7 +159,7 @@ class VllmDialect(Dialect):
         if launch.image is not None:
             reading.context["image"] = launch.image
             version = image_version(launch.image.text)
-            if version is not None and launch.image.known and "vllm" in launch.image.text:
+            if version is not None and launch.image.known and tag_is_engine_version(launch.image.text):
                 reading.context["versions"] = {"vllm": version}
                 origin = FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
                 reading.facts.state("framework_version", version, origin)
@@ -216,6 +216,14 @@ _STRUCTURED = frozenset(
 )
 
 
+def tag_is_engine_version(image: str) -> bool:
+    """Whether the image's tag is vLLM's own version: the project's images and mirrors of them, not builds of others
+    (``lmcache/vllm-openai`` counts its own releases)."""
+    repository = image.split("@")[0].rpartition(":")[0] or image
+    parts = repository.split("/")
+    return parts[-1] in IMAGES and (len(parts) == 1 or parts[-2] != "lmcache")
+
+
 def _program_name(launch: Launch) -> str:
     started = program(launch.words)
     return started.name if started else ""
@@ -268,29 +276,49 @@ def _booleans() -> frozenset[str]:
     return frozenset(names)
 
 
+@lru_cache(maxsize=1024)
+def canonical(key: str) -> tuple[str, bool]:
+    """The argument's own name with underscores, and whether the key negates it: ``tp`` and ``tensor-parallel`` are
+    ``tensor_parallel_size``, ``no-enable-prefix-caching`` is its negation. A key of no known argument stays as it is."""
+    from cfglint.catalog.engines import engine_argument
+
+    name = key.strip().lstrip("-").replace("-", "_")
+    if name in FACTS:
+        return name, False
+    negated = name.startswith("no_")
+    argument = engine_argument("vllm", f"--{name}")
+    if argument is None and name.startswith("disable_"):
+        # vllm/utils/argparse_utils.py, EnableDisableAction: --disable-x is the negation of --enable-x
+        opposite = engine_argument("vllm", f"--enable_{name[len('disable_') :]}")
+        if opposite is not None and "bool" in str(opposite.type):
+            return opposite.name.lstrip("-").replace("-", "_"), True
+    if argument is None:
+        return name, False
+    own = argument.name.lstrip("-").replace("-", "_")
+    return own, negated and not own.startswith("no_")
+
+
 def _read_facts(reading: Reading) -> None:
     root = reading.root
     assert isinstance(root, Mapping)
     others: dict[str, Any] = {}
     for key, entry in root.index.items():
-        name = key.replace("-", "_")
-        negated = name.startswith("no_") and name[3:] in FACTS
-        if negated:
-            name = name[3:]
+        name, negated = canonical(key)
         origin = FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span)
         value = plain(entry.value)
+        if negated:
+            value = not value if isinstance(value, bool) else False
         fact = FACTS.get(name)
         if fact is None:
             others[name] = value
             continue
-        if negated:
-            value = not value if isinstance(value, bool) else False
         known = _value(name, value, entry.value)
         if known is not None:
             reading.facts.state(fact, known, origin)
     model = at(root, "model_tag")
     if isinstance(model, Scalar) and isinstance(model.value, str):
         reading.facts.state("model_id", model.value, reading.origin("model_tag"))
+    _adapters(reading, others.get("lora_modules"))
     if others:
         reading.facts.state("engine_args", others, reading.origin())
     if reading.facts.value("model_id"):
@@ -298,6 +326,24 @@ def _read_facts(reading: Reading) -> None:
         if isinstance(model_origin, FileOrigin):
             target = str(reading.facts.value("model_id"))
             reading.references.append(Reference("model", target, model_origin, base="cwd"))
+
+
+def _adapters(reading: Reading, modules: Any) -> None:
+    """``--lora-modules name=path`` (or a JSON object with ``path``): each adapter's ``adapter_config.json``."""
+    assert isinstance(reading.root, Mapping)
+    key = next((k for k in reading.root.index if canonical(k)[0] == "lora_modules"), None)
+    if key is None:
+        return
+    for module in modules if isinstance(modules, list) else [modules]:
+        if isinstance(module, dict):
+            path = module.get("path")
+        elif isinstance(module, str) and module.lstrip().startswith("{"):
+            stated = _mapping(module)
+            path = stated.get("path") if isinstance(stated, dict) else None
+        else:
+            path = module.partition("=")[2] if isinstance(module, str) else None
+        if isinstance(path, str) and path:
+            reading.references.append(Reference("adapter", path, reading.origin(key), base="cwd"))
 
 
 def _value(name: str, value: Any, node: Node) -> Any:

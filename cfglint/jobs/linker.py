@@ -310,9 +310,20 @@ class _Linker:
 def candidate_paths(reference: Reference, root: Path) -> list[str]:
     """Normalised paths a reference can mean, likeliest first: by its base, then by the folders up to the root."""
     target = reference.target
-    if os.path.isabs(target) or "://" in target or "${" in target or "$(" in target:
+    if "://" in target or "${" in target or "$(" in target:
         return []
     folder = os.path.dirname(reference.origin.document.path)
+    stored: list[str] = []
+    if reference.role == "adapter" and not target.endswith(".json"):
+        target = f"{target.rstrip('/')}/adapter_config.json"
+        here = folder
+        while True:
+            stored.append(os.path.normpath(os.path.join(here, ".cfglint", "models", target.lstrip("/"))))
+            if here in ("", "/", "."):
+                break
+            here = os.path.dirname(here)
+    if os.path.isabs(target):
+        return stored
     beside = os.path.normpath(os.path.join(folder, target))
     upward: list[str] = []
     here = folder
@@ -328,7 +339,7 @@ def candidate_paths(reference: Reference, root: Path) -> list[str]:
         order = [plain, *reversed(upward), beside]
     else:
         order = [beside, *upward, plain]
-    return list(dict.fromkeys(order))
+    return list(dict.fromkeys([*order, *stored]))
 
 
 def _names(drafts: list[list[Reading]]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import expanded
-from cfglint.dialects.carriers.kubernetes import environment, words_of
+from cfglint.dialects.carriers.kubernetes import environment, script_commands, words_of
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, Span, at
 from cfglint.source.shell import Word, parse_shell
@@ -39,19 +39,23 @@ def launches(document: Document) -> Iterator[Launch]:
             else None
         )
         context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
-        yield from expanded(
-            Launch(
-                words=[*_words(service.get("entrypoint")), *_words(service.get("command"))],
-                document=document,
-                carrier="compose",
-                environment=environment(service),
-                image=image_word,
-                name=name,
-                container=service,
-                context=context,
-                gpus=_gpu_count(document, route, service),
+        variables = environment(service)
+        for words, command in script_commands([*_words(service.get("entrypoint")), *_words(service.get("command"))]):
+            yield from expanded(
+                Launch(
+                    words=words,
+                    document=document,
+                    carrier="compose",
+                    environment={**variables, **(command.environment if command else {})},
+                    image=image_word,
+                    command=command,
+                    name=name,
+                    container=service,
+                    context=dict(context),
+                    gpus=_gpu_count(document, route, service),
+                    host_memory=_memory_limit(document, route, service),
+                )
             )
-        )
 
 
 def _words(node: Node | None) -> list[Word]:
@@ -87,4 +91,19 @@ def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int,
         if count is not None and isinstance(count.value, Scalar) and str(count.value.value).isdigit():
             origin = FileOrigin(document, (*where, "count"), count.key.span, count.value.span)
             return int(str(count.value.value)), origin
+    return None
+
+
+def _memory_limit(document: Document, route: Route, service: Mapping) -> tuple[int, FileOrigin] | None:
+    """``mem_limit`` or ``deploy.resources.limits.memory``; compose counts in powers of 1024."""
+    from cfglint.dialects.carriers.shell import memory_bytes
+
+    for inner in ((), ("deploy", "resources", "limits")):
+        table = at(service, *inner)
+        name = "memory" if inner else "mem_limit"
+        entry = table.entry(name) if isinstance(table, Mapping) else None
+        if entry is not None and isinstance(entry.value, Scalar):
+            size = memory_bytes(str(entry.value.value), binary=True)
+            if size is not None:
+                return size, FileOrigin(document, (*route, *inner, name), entry.key.span, entry.value.span)
     return None

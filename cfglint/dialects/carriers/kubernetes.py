@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,9 +83,11 @@ def _container(document: Document, root: Mapping, route: Route, spec: Mapping, c
         context=context,
         gpu=_gpu_label(document, route, spec),
         gpus=gpus,
+        nodes=_group_size(document, root),
         host_memory=_memory_limit(document, route, container),
     )
     for words, command in container_commands(container.get("command"), container.get("args")):
+        words = [_with_values(word, base.environment) for word in words]
         yield from expanded(
             Launch(
                 words=words,
@@ -98,6 +101,7 @@ def _container(document: Document, root: Mapping, route: Route, spec: Mapping, c
                 context=dict(context),
                 gpu=base.gpu,
                 gpus=base.gpus,
+                nodes=base.nodes,
                 host_memory=base.host_memory,
             )
         )
@@ -108,7 +112,11 @@ def container_commands(command: Node | None, args: Node | None) -> Iterator[tupl
 
     A container without either still yields one launch with no words: its image's own entrypoint runs.
     """
-    words = [*words_of(command), *words_of(args)]
+    yield from script_commands([*words_of(command), *words_of(args)])
+
+
+def script_commands(words: list[Word]) -> Iterator[tuple[list[Word], Command | None]]:
+    """The words themselves, or the commands of the script in ``sh -c 'script'``."""
     texts = [w.text for w in words]
     script_at = _shell_script(texts)
     if script_at is None:
@@ -122,6 +130,29 @@ def container_commands(command: Node | None, args: Node | None) -> Iterator[tupl
         yield [_moved(w, script_word) for w in inner.words], inner
     if not found:
         yield words, None
+
+
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+def _with_values(word: Word, environment: dict[str, Word]) -> Word:
+    """A word with ``$(NAME)`` put in, where the container's own ``env`` states every name, as Kubernetes does it."""
+    names = _REFERENCE.findall(word.text) if "$(" in word.text else []
+    if not names or any(name not in environment or not environment[name].known for name in names):
+        return word
+    text = _REFERENCE.sub(lambda match: environment[match[1]].text, word.text)
+    return Word(text, word.raw, word.span, "$" not in text and "{{" not in text, word.quoted)
+
+
+def _group_size(document: Document, root: Mapping) -> tuple[int, FileOrigin] | None:
+    """Pods of one LeaderWorkerSet group: one server spans them."""
+    template = at(root, "spec", "leaderWorkerTemplate")
+    entry = template.entry("size") if isinstance(template, Mapping) else None
+    if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, int):
+        return None
+    return entry.value.value, FileOrigin(
+        document, ("spec", "leaderWorkerTemplate", "size"), entry.key.span, entry.value.span
+    )
 
 
 def _shell_script(texts: list[str]) -> int | None:

@@ -1,0 +1,1 @@
+"""Rules on the containers, pods and services that servers run in."""

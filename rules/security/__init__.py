@@ -1,0 +1,1 @@
+"""Rules on secrets, foreign code and open endpoints."""

@@ -1,0 +1,1 @@
+"""Rules on the arguments of serving engines and their versions."""

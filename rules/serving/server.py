@@ -1,0 +1,158 @@
+"""What several rules ask of a vLLM server: its arguments by their own names, its version, the place it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cfglint.dialects.base import Launch
+from cfglint.dialects.carriers.command import ContainerRun
+from cfglint.dialects.vllm import FACTS, canonical
+from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
+from cfglint.jobs.job import ServingJob
+from cfglint.jobs.versions import always_at_least, always_below, exact
+from cfglint.source.node import Entry, Mapping, plain
+
+NEWEST_SAMPLED = "0.33.0"
+"""The newest vLLM release whose source the rules were checked against."""
+DEFAULT_PORT = 8000
+"""vllm/entrypoints/common/cli_args.py, ``port``."""
+DTYPES = {
+    "half": "float16", "float16": "float16", "fp16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16",
+    "float": "float32", "float32": "float32", "fp32": "float32",
+}  # fmt: skip
+"""vllm/config/model.py, ``_STR_DTYPE_TO_TORCH_DTYPE``, and the job file's short names."""
+
+
+def runs_vllm(job: ServingJob) -> bool:
+    return str(job.value("framework") or "").lower() == "vllm"
+
+
+def readings(job: ServingJob) -> Iterator[Reading]:
+    """The job's readings of vLLM arguments, those that win first."""
+    for reading in job.readings:
+        if reading.dialect == "vllm":
+            yield reading
+
+
+def arguments(reading: Reading) -> Iterator[tuple[str, bool, str, Entry]]:
+    """(argument's own name, negated, key as written, entry) of every key of a vLLM reading."""
+    if isinstance(reading.root, Mapping):
+        for key, entry in reading.root.index.items():
+            name, negated = canonical(key)
+            yield name, negated, key, entry
+
+
+def statement(job: ServingJob, name: str) -> Fact[Any] | None:
+    """The winning statement of one of vLLM's arguments, by its own name with underscores; None where none is known."""
+    if name in FACTS:
+        fact = job.fact(FACTS[name])
+        if fact is not None:
+            return fact
+    for reading in readings(job):
+        for found, negated, key, entry in arguments(reading):
+            if found != name:
+                continue
+            value = plain(entry.value)
+            if isinstance(value, str) and "$" in value:
+                value = UNKNOWN
+            if negated:
+                value = not value if isinstance(value, bool) else False
+            origin = FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span)
+            return Fact(value, origin)
+    rest = job.fact("engine_args")
+    if rest is not None and isinstance(rest.value, dict) and name in rest.value:
+        return Fact(rest.value[name], rest.origin, rest.certain)
+    return None
+
+
+def stated(job: ServingJob, name: str) -> bool:
+    """Whether the argument is stated at all, even with a value that is not known here."""
+    return statement(job, name) is not None or (name in FACTS and job.stated(FACTS[name]))
+
+
+def number(job: ServingJob, name: str) -> Fact[int] | None:
+    """A positive whole number that an argument states."""
+    fact = statement(job, name)
+    if fact is None or isinstance(fact.value, bool) or not isinstance(fact.value, int) or fact.value < 1:
+        return None
+    return fact
+
+
+def text(job: ServingJob, name: str) -> Fact[str] | None:
+    fact = statement(job, name)
+    return fact if fact is not None and isinstance(fact.value, str) and fact.value else None
+
+
+def switch(job: ServingJob, name: str) -> bool | None:
+    """A switch as stated: None where it is not, or not known."""
+    fact = statement(job, name)
+    return fact.value if fact is not None and isinstance(fact.value, bool) else None
+
+
+def dtype(job: ServingJob) -> Fact[str] | None:
+    """The stated dtype under torch's name; None for ``auto``."""
+    fact = text(job, "dtype")
+    name = DTYPES.get(fact.value.lower()) if fact else None
+    return None if fact is None or name is None else Fact(name, fact.origin, fact.certain)
+
+
+def size(job: ServingJob, name: str) -> int | None:
+    """A parallel size: 1 where it is not stated, None where it is stated as something not known."""
+    fact = number(job, name)
+    if fact is not None:
+        return fact.value
+    return None if stated(job, name) else 1
+
+
+def version(job: ServingJob) -> str | None:
+    return job.versions.get("vllm")
+
+
+def exact_version(job: ServingJob) -> str | None:
+    return exact(version(job))
+
+
+def since(job: ServingJob, release: str) -> bool:
+    """Every version the files allow is at least ``release``."""
+    return always_at_least(version(job), release) is True
+
+
+def before(job: ServingJob, release: str) -> bool:
+    """Every version the files allow is below ``release``."""
+    return always_below(version(job), release)
+
+
+def launch_of(job: ServingJob) -> Launch | None:
+    """The command and the container around it; None for a config file that nothing here starts."""
+    for reading in job.readings:
+        launch = reading.context.get("launch")
+        if isinstance(launch, Launch):
+            return launch
+    return None
+
+
+def docker_run(launch: Launch | None) -> ContainerRun | None:
+    found = launch.context.get("docker") if launch is not None else None
+    return found if isinstance(found, ContainerRun) else None
+
+
+def capability(job: ServingJob) -> tuple[int, int] | None:
+    """The lowest CUDA compute capability that the job's accelerator can have, where all candidates are NVIDIA's."""
+    found = [a.compute_capability for a in job.hardware.candidates]
+    known = [c for c in found if c is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def all_below(job: ServingJob, needed: tuple[int, int]) -> bool:
+    """Every accelerator that the name can mean has a lower CUDA compute capability than needed."""
+    found = [a.compute_capability for a in job.hardware.candidates]
+    return bool(found) and all(c is not None and c < needed for c in found)
+
+
+def quantization_method(job: ServingJob) -> str | None:
+    """The checkpoint's own method (``quant_method`` of its config), in small letters."""
+    arch = job.architecture
+    config = arch.quantization if arch is not None else None
+    method = config.get("quant_method") if config is not None else None
+    return method.lower() if isinstance(method, str) and method else None
