@@ -156,6 +156,8 @@ def activations_of(
         shape = _shape(architecture, key, plan, batch, sequence)
         footprint = block_footprint(shape, style, numerics)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
+        if checkpointed and plan.profile.offloads_checkpoints:
+            kept = 0.0
         if selective:
             kept += _selected(shape, style, numerics)
         runs.append(Run(count, footprint, kept, checkpointed))

@@ -17,44 +17,53 @@ from cfglint.estimate.training.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """Reserved over allocated: ``low``, ``expected`` and ``high`` factors, and a constant in GiB."""
+    """Reserved over allocated: a factor and a constant in GiB; ``low`` and ``high`` are factors on the result."""
 
+    factor: float
+    constant: float
     low: float
-    expected: float
     high: float
-    constant: float = 0.0
 
 
 FITTED_SLACK: Final = {
-    # fitcheck-t4 (sdpa), cift-4080, torch-preflight-t4, fms-main and fms-liger on one GPU: on top of it the smaller hump
-    "single": Slack(1.0, 1.02, 1.15),
+    # fitcheck-t4, cift-4080, torch-preflight-t4, fms-main and fms-liger on one GPU: on top of it the smaller hump
+    "single": Slack(1.02, 0.0, 0.906, 1.096),
     # simumax-b200: 1.03 to 1.09
-    "megatron": Slack(1.0, 1.05, 1.15),
-    # fms-main, fms-liger on 2 and 4 GPUs, adapters: 1.15 x + 2.5 GiB
-    "fsdp-adapter": Slack(1.02, 1.13, 1.45, 1.5),
+    "megatron": Slack(1.05, 0.0, 0.9, 1.09),
+    # fms-main, fms-liger on 2 and 4 GPUs, adapters
+    "fsdp-adapter": Slack(1.15, 1.5, 0.86, 1.28),
     # fms-main, fms-liger, fms-mp on 2 to 8 GPUs, full fine-tuning: 1.1 to 1.8
-    "fsdp-full": Slack(1.04, 1.36, 1.75),
+    "fsdp-full": Slack(1.36, 0.0, 0.75, 1.4),
     # torchao, torchtitan-issues (FSDP2, reserved only) against the derived allocated figure; "lower and steadier"
-    "fsdp2": Slack(1.0, 1.06, 1.35),
-    # no row carries both figures: as FSDP with adapters (OVERHEADS.md section 4 suggests 1.2 to 1.5)
-    "zero": Slack(1.0, 1.15, 1.5),
-    "ddp": Slack(1.0, 1.05, 1.3),
+    "fsdp2": Slack(1.06, 0.0, 0.85, 1.3),
+    # no row carries both figures: OVERHEADS.md section 4 suggests 1.2 to 1.5
+    "zero": Slack(1.15, 0.0, 0.7, 1.6),
+    "ddp": Slack(1.05, 0.0, 0.9, 1.2),
 }
 
-FITTED_HUMP: Final = (0.15, 0.8, 1.6)
+FITTED_HUMP: Final = 0.8
 """Share of the smaller of two humps, logits and one block, that does not fit into the other's freed blocks.
 
 Fitted on fitcheck-t4 (sdpa), cift-4080 and the one-GPU adapter rows of fms-main and fms-liger: 0.7 to 1.0.
 """
 
+FITTED_HUMP_EAGER: Final = 0.35
+"""The same where score matrices are the larger hump: logits fit into their blocks (fitcheck-t4, eager)."""
+
 CONTEXT_GIB: Final = {"T4": (0.12, 0.14, 0.45)}
 """CUDA context with lazily loaded kernels: 141 MiB on every row of fitcheck-t4."""
+
+VOLTA_CONTEXT_GIB: Final = (0.3, 1.0, 1.8)
+"""V100: 0.3 to 0.4 GiB with torch 1.1, 1343 MiB on hf-doc-bert (2022, kernels loaded eagerly)."""
 
 FITTED_CONTEXT_GIB: Final = (0.15, 0.5, 1.0)
 """Elsewhere: 0.25 to 0.95 GiB (``../shared/catalog/OVERHEADS.md`` section 2), 0.5 on the one-GPU rows of fms-main."""
 
 FITTED_NCCL_GIB: Final = (0.2, 1.0, 3.0)
 """Communicators of 2 to 8 ranks (``OVERHEADS.md`` section 3); the fms rows on several GPUs carry about 1 GiB."""
+
+FITTED_USED_RESIDUALS: Final = (0.96, 1.1)
+"""Low and high factors of used beside those of reserved (fms-main, one GPU: 0.94 to 1.27 of the expected figure)."""
 
 SAME_SIZE: Final = 1.05
 """Candidates within this factor of each other are one size of device (form factors of one card)."""
@@ -76,17 +85,20 @@ def regime_of(plan: Plan) -> str:
     return "ddp" if plan.sharding == "ddp" else "single"
 
 
-def reserved_of(allocated: Interval, plan: Plan, humps: tuple[float, float]) -> Interval:
-    """What the caching allocator holds. ``humps``: bytes of the head's peak and of one block's."""
-    slack = FITTED_SLACK[regime_of(plan)]
-    smaller = min(humps) if regime_of(plan) == "single" else 0.0
-    low, expected, high = (share * smaller for share in FITTED_HUMP)
-    constant = slack.constant * GIB
-    return Interval(
-        allocated.low * slack.low + low,
-        allocated.expected * slack.expected + expected + constant,
-        allocated.high * slack.high + high + 2 * constant,
-    )
+def reserved_of(allocated: Interval, plan: Plan, humps: tuple[float, float], certainty: float) -> Interval:
+    """What the caching allocator holds.
+
+    ``humps``: bytes of the head's peak and of one block's. ``certainty``: how far the allocated interval's low end is
+    below the residuals alone (1, or less where facts were assumed).
+    """
+    regime = regime_of(plan)
+    slack = FITTED_SLACK[regime]
+    head, block = humps
+    share = FITTED_HUMP_EAGER if plan.attention == "eager" and block > head else FITTED_HUMP
+    smaller = share * min(humps) if regime == "single" else 0.0
+    expected = allocated.expected * slack.factor + smaller + slack.constant * GIB
+    low = max(allocated.low, expected * slack.low * certainty) if certainty == 1 else allocated.low
+    return Interval(min(low, expected), expected, max(allocated.high, expected * slack.high))
 
 
 def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Sequence[Accelerator]) -> Interval:
@@ -95,15 +107,16 @@ def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Seq
     Where live tensors fit, the allocator gives cached blocks back before it fails: the expected figure then stays below
     the device's memory.
     """
-    known = {CONTEXT_GIB.get(a.id, FITTED_CONTEXT_GIB) for a in candidates} or {FITTED_CONTEXT_GIB}
+    known = {
+        VOLTA_CONTEXT_GIB if a.arch.lower() == "volta" else CONTEXT_GIB.get(a.id, FITTED_CONTEXT_GIB)
+        for a in candidates
+    } or {FITTED_CONTEXT_GIB}
     context = known.pop() if len(known) == 1 else FITTED_CONTEXT_GIB
     low, expected, high = (size * GIB for size in context)
     if plan.world > 1:
         low, expected, high = (a + b * GIB for a, b in zip((low, expected, high), FITTED_NCCL_GIB, strict=True))
-    # an adapter run that keeps a low end below what is live would be no interval
-    used = Interval(
-        min(reserved.low, allocated.low * 1.02 + low) + low, reserved.expected + expected, reserved.high + high
-    )
+    less, more = FITTED_USED_RESIDUALS
+    used = Interval(reserved.low * less + low, reserved.expected + expected, reserved.high * more + high)
     capacities = sorted(a.usable_bytes for a in candidates)
     if capacities and capacities[-1] <= capacities[0] * SAME_SIZE:
         capacity = capacities[0]

@@ -10,7 +10,7 @@ from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimat
 from cfglint.estimate.training.activations import Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.explain import components_of
-from cfglint.estimate.training.intervals import allocated_interval
+from cfglint.estimate.training.intervals import allocated_interval, favourable
 from cfglint.estimate.training.phases import Peak, walk
 from cfglint.estimate.training.plan import Plan, resolve
 from cfglint.estimate.training.sharding import windows_of
@@ -121,12 +121,20 @@ def estimate_training(job: TrainingJob) -> Estimate:
     peak, states = stage.peak, stage.states
     memory.phases = dict(peak.phases)
     memory.components = components_of(plan, stage.parameters, states, peak)
-    floor = states.weights + states.masters + states.optimizer
+    floor = states.resident
     if stage.activations is None:
-        allocated = Interval.exactly(peak.total)
-        used = used_of(reserved_of(allocated, plan, (0.0, 0.0)), allocated, plan, job.hardware.candidates)
+        best = favourable(plan)
+        best_stage = fullest_stage(best) if best is not None else None
+        least = best_stage.states.resident if best_stage is not None else floor
+        allocated = Interval(least, peak.total, peak.total)
+        used = used_of(reserved_of(allocated, plan, (0.0, 0.0), 0.0), allocated, plan, job.hardware.candidates)
     else:
-        allocated = allocated_interval(peak.total, floor, plan)
+        best = favourable(plan)
+        best_stage = fullest_stage(best) if best is not None else None
+        least = best_stage.peak.total if best_stage is not None else peak.total
+        if best_stage is not None:
+            floor = min(floor, best_stage.states.resident)
+        allocated = allocated_interval(peak.total, least, floor, plan)
         live = allocated
         if plan.attention == "eager":
             # derived with the CPU's kernels; CUDA's softmax backward takes more
@@ -135,7 +143,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
             allocated = Interval(allocated.low, allocated.expected, allocated.high * more)
             live = Interval(allocated.low, allocated.expected * more, allocated.high)
         memory.allocated = allocated
-        memory.reserved = reserved_of(live, plan, stage.activations.humps)
+        certainty = min(1.0, least / peak.total)
+        memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty)
         used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates)
         memory.host = Interval(states.host, states.host, states.host * 1.3)
     memory.missing = list(dict.fromkeys(memory.missing))

@@ -83,18 +83,21 @@ def _own_loss(writer: BlockWriter, logits: Value, head: Head) -> Value:
     """Loss inside the model's class: shifted copy, cross entropy in its dtype (fp32 under autocast), output held."""
     tape = writer.tape
     flat = tape.op((logits,), logits.elements, logits.dtype)
-    tape.keep(logits)
+    work = tape.to(flat, "fp32") if head.autocast else flat
+    if head.kernel == "triton":
+        loss = tape.op((work,), 1, "fp32", save=(work,), backward_temp=-work.bytes)
+    else:
+        loss = tape.op((tape.unary(work, save="output"),), 1, "fp32")
     if head.autocast:
-        held = tape.op((logits,), logits.elements, "fp32", save=())
+        # accelerate converts the model's outputs to fp32 when forward returns
+        held = tape.op((logits,), logits.elements, "fp32")
         held.grad = False
+        tape.keep(logits, flat)
         tape.hold(held)
     else:
+        tape.keep(logits, flat)
         tape.hold(logits)
-    if head.kernel == "triton":
-        work = tape.to(flat, "fp32") if head.autocast else flat
-        return tape.op((work,), 1, "fp32", save=(work,), backward_temp=-work.bytes)
-    work = tape.to(flat, "fp32") if head.autocast else flat
-    return tape.op((tape.unary(work, save="output"),), 1, "fp32")
+    return loss
 
 
 def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:

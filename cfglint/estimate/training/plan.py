@@ -12,6 +12,7 @@ from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
 
+RL_METHODS = ("grpo", "ppo", "rloo")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
@@ -69,6 +70,11 @@ class Plan:
     problems: list[str] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)
     """Facts that were assumed and move the result: they widen the interval."""
+
+    @property
+    def packs(self) -> bool:
+        """Every batch is full: packed, or pretraining on a token stream."""
+        return self.packing or self.pretrains
 
     @property
     def autocast(self) -> str | None:
@@ -188,6 +194,10 @@ def resolve(job: TrainingJob) -> Plan:
     adapter = any(p in ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa") for p in parts) or (
         objective != "sft" and lora_stated
     )
+    if quantization is not None and quantization not in ("fp8", "mxfp8") and not adapter:
+        adapter = True
+        read.assumptions.append(f"weights stored as {quantization} are not trained: adapters are")
+        read.loose.add("method")
     if "qlora" in parts and quantization is None:
         quantization = "nf4"
         read.note("quantization", "nf4", "qlora default")
@@ -293,7 +303,9 @@ def resolve(job: TrainingJob) -> Plan:
     if sharding in ("none", "ddp"):
         shard_ranks = 1
 
-    optimizer = read.text("optimizer", profile.optimizer, default) or profile.optimizer
+    optimizer = (
+        read.text("optimizer", profile.optimizer, default, loose=job.fact("optimizer") is None) or profile.optimizer
+    )
     checkpointing = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
     if checkpointing in ("true", "unsloth"):
         checkpointing = "full"
@@ -327,7 +339,7 @@ def resolve(job: TrainingJob) -> Plan:
         sequence=sequence,
         packing=read.flag("packing", False),
         checkpointing=checkpointing,
-        attention=read.text("attention", profile.attention, default) or "sdpa",
+        attention=read.text("attention", profile.attention, default, loose=job.fact("attention") is None) or "sdpa",
         loss_kernel=read.text("loss_kernel", profile.loss_kernel) or "torch",
         compile=read.flag("compile", False),
         fp8=read.flag("fp8_linear", False),

@@ -31,6 +31,10 @@ class Profile:
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     expand_keys: bool = False
+    may_fuse_backward: bool = False
+    """Shipped recipes of full fine-tuning fuse the optimizer into backward (torchtune, one device)."""
+    offloads_checkpoints: bool = False
+    """Checkpointed block inputs are moved to the host (Unsloth)."""
     quantizes_head: bool = False
     nf4_double: bool = False
     """NF4 always has its constants quantized again (torchao)."""
@@ -92,6 +96,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norm_kernel="fused",
         rotary_kernel="fused",
         mlp_kernel="fused",
+        offloads_checkpoints=True,
     ),
     "peft": replace(_TRANSFORMERS, name="peft", kbit_upcast=True, hold_logits=True, micro_batch_size=None),
     "accelerate": replace(_TRANSFORMERS, name="accelerate", hold_logits=True, micro_batch_size=None),
@@ -109,6 +114,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         modeling=False,
         norms_follow_autocast=False,
         nf4_double=True,
+        may_fuse_backward=True,
     ),
     "torchtitan": Profile(
         "torchtitan",

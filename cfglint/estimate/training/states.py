@@ -283,6 +283,11 @@ class States:
     paged: float = 0.0
     host: float = 0.0
 
+    @property
+    def resident(self) -> float:
+        """What lives through the whole step."""
+        return self.weights + self.masters + self.optimizer + self.buffers
+
 
 def unquantized_dtype(plan: Plan) -> str:
     """Dtype of what quantization leaves alone."""
