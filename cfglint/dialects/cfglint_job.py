@@ -10,7 +10,8 @@ from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, 
 from cfglint.jobs.job import ServingJob, TrainingJob
 from cfglint.source.node import Document, Mapping, Node, Route, Sequence, at, plain
 
-RENAMED = {"model": "model_id", "engine_args": "engine_args"}
+RENAMED = {"model": "model_id", "expert_parallel": "enable_expert_parallel"}
+"""Keys of the job file that bear another name than the fact they state."""
 LISTS = frozenset({"lora_targets", "lora_modules_to_save"})
 STRUCTURE = frozenset({"cfglint", "name", "kind", "jobs"})
 
