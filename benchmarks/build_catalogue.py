@@ -168,7 +168,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "note": text(row.get("note")),
         "source": text(row["source"]),
     }
-    return {key: value for key, value in kept.items() if value not in (None, [], False)}
+    return {key: value for key, value in kept.items() if value is not None and value is not False and value != []}
 
 
 # --- instances and labels -------------------------------------------------------------------------------------------
@@ -210,6 +210,13 @@ def engine(name: str) -> None:
     life = {row["name"]: row for row in load(f"{name}_args_lifecycle.json")}
     versions = sorted({version for row in life.values() for version in row["present_in"]}, key=version_key)
     current = {row["name"]: row for row in now["args"]}
+    for row in current.values():  # a name of older versions that is an alias today shares the argument's life
+        for alias in row["aliases"]:
+            if alias in life and alias not in current:
+                older, own = life.pop(alias), life.setdefault(row["name"], {"present_in": [], "default_changes": []})
+                own["present_in"] = sorted({*own["present_in"], *older["present_in"]}, key=version_key)
+                if not own["default_changes"]:
+                    own["default_changes"] = older["default_changes"]
     rows = []
     for argument in sorted(current.keys() | life.keys()):
         rows.append(argument_row(argument, current.get(argument), life.get(argument), versions))
