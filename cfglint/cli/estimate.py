@@ -184,9 +184,9 @@ def _unknown_keys(reading: Any) -> list[str]:
 
 
 def _unknown_key(key: str, kind: str | None) -> str:
-    from cfglint.dialects.cfglint_job import fact_names
+    from cfglint.dialects.cfglint_job import RENAMED, fact_names
 
-    known = {"model"}.union(*(fact_names(k) for k in ((kind,) if kind else ("train", "serve"))))
+    known = set(RENAMED).union(*(fact_names(k) for k in ((kind,) if kind else ("train", "serve"))))
     if key in known - {"model_id"}:
         return ""
     close = get_close_matches(key, known, n=1)
