@@ -26,7 +26,7 @@ def test_versions_are_samples() -> None:
     assert sampled_versions("sglang")[-1] == "0.5.23"
     assert sampled_versions("tgi") == ()
     assert "0.33.0" in engine_source("vllm")[0] and engine_source("vllm")[1]
-    assert len(engine_arguments("vllm")) == 387 and len(engine_arguments("sglang")) == 602
+    assert len(engine_arguments("vllm")) == 387 and len(engine_arguments("sglang")) == 601
 
 
 @pytest.mark.parametrize(
