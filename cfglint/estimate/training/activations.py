@@ -10,28 +10,11 @@ from itertools import groupby
 
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
-from cfglint.estimate.training.families import Style, style_of
+from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, style_of
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import separate_experts, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
-
-
-ENCODERS = frozenset(
-    {
-        "bert",
-        "roberta",
-        "distilbert",
-        "electra",
-        "deberta",
-        "deberta-v2",
-        "albert",
-        "xlm-roberta",
-        "camembert",
-        "modernbert",
-        "mpnet",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +127,9 @@ def activations_of(
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
     numerics = numerics_of(plan, style, softmax_workspace)
+    attention_dropout, dropout = dropout_of(architecture)
+    if attention_dropout or dropout:
+        numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)
     batch, sequence = plan.micro_batch or 0, plan.local_sequence
     runs: list[Run] = []
     selective = plan.checkpointing == "selective" and plan.profile.name != "megatron"

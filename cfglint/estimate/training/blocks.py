@@ -56,6 +56,8 @@ class Numerics:
     modeling: bool = True
     """Activations as transformers composes them; other frameworks call one fused kernel."""
     dropout: float = 0.0
+    """Probability on the residual stream; its value does not matter, only whether masks exist."""
+    attention_dropout: float = 0.0
     lora_slots: frozenset[str] = frozenset()
     lora_rank: int = 0
     lora_dtype: str = "fp32"
@@ -279,7 +281,7 @@ class BlockWriter:
             probabilities = tape.to(probabilities, q.dtype)
         else:
             probabilities = self._softmax(scores, q.dtype)
-        if numerics.dropout:
+        if numerics.attention_dropout:
             mask = tape.op((), scores_elements, "bool")
             probabilities = tape.op((probabilities, mask), scores_elements, probabilities.dtype, save=(mask,))
         out = tape.op((probabilities, v), width, q.dtype, save=(probabilities, v))

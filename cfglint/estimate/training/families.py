@@ -224,3 +224,46 @@ def style_of(architecture: Architecture) -> tuple[Style, bool]:
     if known and not style.gated and architecture.gated_mlp and style.norm != "t5":
         changes.pop("gated", None)
     return (replace(style, **changes) if changes else style), known  # type: ignore[arg-type]
+
+
+_ATTENTION_DROPOUT: Final = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attn_dropout")
+_HIDDEN_DROPOUT: Final = (
+    "hidden_dropout_prob",
+    "resid_pdrop",
+    "resid_dropout",
+    "dropout_rate",
+    "hidden_dropout",
+    "dropout",
+)
+ENCODER_DROPOUT: Final = 0.1
+"""BERT's family trains with dropout unless its config says otherwise (transformers ``configuration_bert.py``)."""
+
+ENCODERS: Final = frozenset(
+    {
+        "bert",
+        "roberta",
+        "distilbert",
+        "electra",
+        "deberta",
+        "deberta-v2",
+        "albert",
+        "xlm-roberta",
+        "camembert",
+        "mpnet",
+        "modernbert",
+    }
+)
+
+
+def dropout_of(architecture: Architecture) -> tuple[float, float]:
+    """Dropout on attention and on the residual stream, as the config states it."""
+    default = ENCODER_DROPOUT if architecture.model_type in ENCODERS - {"modernbert"} else 0.0
+
+    def stated(names: tuple[str, ...]) -> float:
+        for name in names:
+            value = architecture.config.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return float(value)
+        return default
+
+    return stated(_ATTENTION_DROPOUT), stated(_HIDDEN_DROPOUT)

@@ -74,7 +74,7 @@ class Plan:
     @property
     def packs(self) -> bool:
         """Every batch is full: packed, or pretraining on a token stream."""
-        return self.packing or self.pretrains
+        return self.packing or self.pretrains or not self.profile.pads_dynamically
 
     @property
     def autocast(self) -> str | None:

@@ -31,6 +31,8 @@ class Profile:
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     expand_keys: bool = False
+    pads_dynamically: bool = True
+    """Batches are as long as their longest sample; a plain loop is taken at its word."""
     may_fuse_backward: bool = False
     """Shipped recipes of full fine-tuning fuse the optimizer into backward (torchtune, one device)."""
     offloads_checkpoints: bool = False
@@ -98,9 +100,15 @@ PROFILES: Final[Mapping[str, Profile]] = {
         mlp_kernel="fused",
         offloads_checkpoints=True,
     ),
-    "peft": replace(_TRANSFORMERS, name="peft", kbit_upcast=True, hold_logits=True, micro_batch_size=None),
-    "accelerate": replace(_TRANSFORMERS, name="accelerate", hold_logits=True, micro_batch_size=None),
-    "deepspeed": replace(_TRANSFORMERS, name="deepspeed", hold_logits=True, micro_batch_size=None),
+    "peft": replace(
+        _TRANSFORMERS, name="peft", pads_dynamically=False, kbit_upcast=True, hold_logits=True, micro_batch_size=None
+    ),
+    "accelerate": replace(
+        _TRANSFORMERS, name="accelerate", pads_dynamically=False, hold_logits=True, micro_batch_size=None
+    ),
+    "deepspeed": replace(
+        _TRANSFORMERS, name="deepspeed", pads_dynamically=False, hold_logits=True, micro_batch_size=None
+    ),
     "torchtune": Profile(
         "torchtune",
         weight_dtype="bf16",
