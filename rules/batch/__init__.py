@@ -1,0 +1,1 @@
+"""Rules on batches and learning-rate schedules."""

@@ -1,0 +1,1 @@
+"""Rules on saving, resuming and keeping checkpoints."""

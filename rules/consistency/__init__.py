@@ -1,0 +1,1 @@
+"""Rules on files that contradict each other."""

@@ -1,0 +1,1 @@
+"""Rules on evaluation during training, and on comparing results."""
