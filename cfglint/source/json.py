@@ -47,6 +47,7 @@ _BLANKS: Final = " \t\n\r"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _BARE: Final = re.compile(r"[^\s,:{}\[\]\"'#/]+")
+_VALUE_TOLD: Final = re.compile(r"[ \t]*(?:[\r\n#]|//|/\*)")
 _COLON: Final = re.compile(r"[ \t\n\r]*:")
 _LINE: Final = re.compile(r"[^\r\n]*")
 _SINGLE: Final = re.compile(r"'((?:[^'\\\r\n]|\\.)*)'")
@@ -382,7 +383,10 @@ class _Reader:
         if not char:
             raise self.unclosed(frame)
         if char == '"' or (char in "{[" and isinstance(frame.node, Sequence)):
-            self.report(JSON_LENIENCY, "a comma is missing after this value", max(end - 1, 0), end, HJSON)
+            # hjson ends an unquoted value at a line end or comment only
+            told = text[end - 1] in "\"'}]" or _VALUE_TOLD.match(text, end) is not None
+            accepted_by = (HJSON,) if told else ()
+            self.report(JSON_LENIENCY, "a comma is missing after this value", max(end - 1, 0), end, *accepted_by)
             return at, True
         if _BLOCK.match(text, at):
             raise _Template

@@ -111,6 +111,8 @@ def test_python_constants_and_missing_commas_are_recovered() -> None:
     file = parse('{"a": True,\n "b": None\n "c": 1}')
     assert [(p.code, p.fatal) for p in file.problems] == [("SRC001", False), ("SRC001", False), ("SRC009", False)]
     assert plain(file.documents[0].root) == {"a": True, "b": None, "c": 1}
+    assert [p.accepted_by for p in parse('{"a": "x" "b": 1}').problems] == [("hjson",)]
+    assert [p.accepted_by for p in parse('{"a": 1 "b": 1}').problems] == [()]
 
 
 @pytest.mark.parametrize("value", ["CONFIG_LR", "{{ lr }}", "${LR}", "<LR>", "__LR__", "@LR@", "%LR%"])
