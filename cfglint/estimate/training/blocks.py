@@ -12,7 +12,6 @@ from functools import lru_cache
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
 
-
 FITTED_EAGER_COPIES = 1.0
 """Score matrices in the queries' dtype that eager attention's backward holds on CUDA beyond those accounted for.
 

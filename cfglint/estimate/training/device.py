@@ -74,6 +74,9 @@ FITTED_USED_RESIDUALS: Final = {
 SAME_SIZE: Final = 1.05
 """Candidates within this factor of each other are one size of device (form factors of one card)."""
 
+FITTED_UNRETURNED: Final = {"single": 1.02, "sharded": 1.06}
+"""Reserved over allocated that the allocator cannot give back (rows of fms-main and fms-liger at the edge of 80 GB)."""
+
 RETURNED_SHARE: Final = 0.985
 """Share of the device that a process fills at most: cached blocks are given back before an allocation fails."""
 
@@ -143,7 +146,8 @@ def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Seq
     capacities = sorted(a.usable_bytes for a in candidates)
     if capacities and capacities[-1] <= capacities[0] * SAME_SIZE:
         capacity = capacities[0]
-        needed = allocated.expected * 1.02 + expected
+        kept = FITTED_UNRETURNED["single" if regime_of(plan) in ("single", "megatron") else "sharded"]
+        needed = allocated.expected * kept + expected
         if needed <= capacity * RETURNED_SHARE < used.expected:
             used = Interval(min(used.low, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)
     return used

@@ -151,7 +151,7 @@ def walk(
                 embedding_gradient=embedding_gradient * (3 if tied else 1),
                 gathered=windows.outer,
             )
-    consider("step", gradients=states.gradients, workspace=states.workspace)
+    consider("step", gradients=states.gradients, workspace=states.workspace + windows.step)
     consider("load")
     phases = {phase: total for phase, (total, _) in best.items()}
     at = max(phases, key=lambda p: phases[p])

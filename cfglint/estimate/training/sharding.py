@@ -12,10 +12,17 @@ checkpointing leaves on them, until backward ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import Parameters, States, format_of, trainable_dtype
+from cfglint.estimate.training.states import SUB_GROUP, Parameters, States, format_of, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
+
+DEEPSPEED_BUCKET: Final = 5e8
+"""``reduce_bucket_size`` and ``allgather_bucket_size``, elements (deepspeed ``runtime/zero/config.py``)."""
+
+DEEPSPEED_LIVE: Final = 1e9
+"""``stage3_max_live_parameters``, elements (deepspeed ``runtime/zero/config.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,16 @@ class Windows:
     """Checkpointed block inputs and their gradients stay until backward ends."""
     constant: float = 0.0
     """Buffers that live through the step (buckets)."""
+    step: float = 0.0
+    """What the engine adds while the optimizer steps."""
 
 
 def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) -> Windows:
     """The windows of one rank."""
-    if plan.sharding in ("none", "ddp") or not layers:
+    if plan.sharding == "ddp" and not plan.profile.main_grads_fp32:
+        # the reducer's buckets are a second copy of the gradients unless they are views of one another
+        return Windows(constant=states.gradients)
+    if plan.sharding in ("none", "ddp") or not layers or plan.profile.distributed_optimizer:
         return Windows()
     stored = DTYPE_BYTES[trainable_dtype(plan) if not plan.adapter else plan.weight_dtype]
     gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
@@ -90,4 +102,36 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             whole_gradients=whole,
             keeps_inputs=plan.adapter and plan.checkpointing == "full",
         )
-    return Windows()
+    return _zero(plan, parameters, states, gathered)
+
+
+def _zero(plan: Plan, parameters: Parameters, states: States, size: float) -> Windows:
+    """DeepSpeed ZeRO (``runtime/zero/stage_1_and_2.py``, ``stage3.py``).
+
+    Hugging Face's ``auto`` makes buckets of hidden² elements (``integrations/deepspeed.py``). The step turns the
+    partition's gradients into fp32, group by group in stage 3.
+    """
+    hidden = plan.architecture.hidden_size if plan.architecture else 0
+    bucket = float(hidden * hidden) if plan.profile.modeling and plan.profile.name != "deepspeed" else DEEPSPEED_BUCKET
+    trainable = states.trainable
+    bucket = min(bucket, trainable) * size
+    partition = trainable / plan.shard_degree
+    offloaded = plan.offload_optimizer != "none"
+    if plan.sharding == "zero3":
+        live = min(DEEPSPEED_LIVE, parameters.base) * size
+        return Windows(
+            block=live,
+            forward_blocks=1,
+            head_blocks=1,
+            backward_blocks=1,
+            reduce=bucket,
+            constant=bucket,
+            unsharded_gradients=not plan.adapter,
+            step=0.0 if offloaded else min(SUB_GROUP, partition) * 4,
+        )
+    return Windows(
+        constant=bucket,
+        reduce=bucket,
+        unsharded_gradients=plan.sharding == "zero2" and not plan.adapter,
+        step=0.0 if offloaded else partition * 4 + bucket,
+    )

@@ -10,7 +10,8 @@ from cfglint.estimate.training.families import slots_of
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
-OUTSIDE_ROLES: Final = frozenset({"embedding", "position_embedding", "lm_head"})
+SUB_GROUP: Final = 1e9
+"""``sub_group_size`` of ZeRO-3, elements (deepspeed ``runtime/zero/config.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +354,9 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
         gradients *= part
     largest = (p.largest_adapter if plan.adapter else p.largest) / (shard if shards else 1)
     if kind.workspace == "foreach":
-        workspace = trainable * part * (4 if masters else stored_trainable)
+        # DeepSpeed's stage 3 steps one sub-group at a time
+        stepped = min(trainable * part, SUB_GROUP) if plan.sharding == "zero3" else trainable * part
+        workspace = stepped * (4 if masters else stored_trainable)
     elif kind.factored:
         # fp32 copies of gradient and parameter where they are 16-bit, the update and one temporary
         workspace = largest * (16 if stored_trainable < 4 else 8)
