@@ -276,14 +276,17 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _dimensions_alone(config: Mapping[str, Any], model_type: str) -> Architecture:
     """What a config of an unknown family states in the standard names; no tensors, no totals."""
     from cfglint.catalog.families.config import Config
-    from cfglint.catalog.families.parts import read_heads
 
     c = Config({**config, **(_text_part(config) or {})}, model_type)
     hidden, count = c.size("hidden_size"), c.size("num_hidden_layers")
-    heads, kv_heads, head_dim = read_heads(c) if c.get("num_attention_heads") is not None else (0, 0, 0)
+    mla = _stated_mla(c)
+    heads = c.count("num_attention_heads")
+    kv_heads = c.count("num_key_value_heads", heads)
+    head_dim = c.count("head_dim", hidden // heads if heads and hidden % heads == 0 else 0)
+    if mla:
+        head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim
     width = c.count("intermediate_size")
     moe = _stated_moe(c, width)
-    mla = _stated_mla(c)
     mixer: Mixer = "mla" if mla else "full_attention" if heads else "none"
     feed_forward: FeedForward = "moe" if moe else "dense" if width else "none"
     layer = Layer(

@@ -322,3 +322,20 @@ def test_odd_values_never_get_past_the_named_error(model_type: str) -> None:
                 refused += 1
                 assert str(error)
     assert refused > 0
+
+
+def test_blocks_that_differ_from_each_other() -> None:
+    """Nemotron-NAS: a block may attend with another grouping, have a narrower MLP, or lack either."""
+    blocks = [
+        {"attention": {"n_heads_in_group": 2, "no_op": False}, "ffn": {"ffn_mult": 6.0, "no_op": False}},
+        {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 3.0, "no_op": False}},
+    ]
+    made = read(model_type="nemotron-nas", block_configs=blocks)
+    assert [(layer.mixer, layer.intermediate_size) for layer in made.layers] == [("full_attention", 256), ("none", 256)]
+    assert [layer.kv_cache_elements for layer in made.layers] == [2 * 2 * 16, 0]
+    attention, mlp = 64 * 64 + 2 * 32 * 64 + 64 * 64, 3 * 64 * 256
+    assert made.total_parameters == 2 * 6400 + attention + 64 + 2 * (mlp + 64) + 64
+    with pytest.raises(UnknownArchitecture, match="block_configs does not describe"):
+        read(model_type="nemotron-nas")
+    with pytest.raises(UnknownArchitecture, match="ffn_mult is 'x'"):
+        read(model_type="nemotron-nas", block_configs=[{"attention": {"no_op": True}, "ffn": {"ffn_mult": "x"}}] * 2)

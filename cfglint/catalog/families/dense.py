@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, divide, whole
 from cfglint.catalog.families.parts import (
     Attention,
+    Body,
     Decoder,
     Family,
     Heads,
@@ -20,6 +21,7 @@ from cfglint.catalog.families.parts import (
     every_layer,
     every_nth_full,
     linear,
+    norm,
     typed,
     vector,
 )
@@ -116,6 +118,84 @@ def xielu(c: Config, where: Where) -> Iterator[Tensor]:
     if c.get("hidden_act", "xielu") == "xielu":
         yield from vector("act_fn", 1, "mlp", where)
         yield from vector("act_fn", 1, "mlp", where)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of Nemotron-NAS (DeciLM), whose layers differ: attention with its own grouping, a linear layer, or nothing."""
+
+    heads_in_group: int = 0
+    width: int = 0
+    replaced: bool = False
+    """A linear layer stands in its place."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        hidden = c.size("hidden_size")
+        yield from norm(
+            "post_attention_layernorm" if self.width or not self.heads_in_group else "input_layernorm", hidden, where
+        )
+        if self.replaced:
+            yield from linear("linear", hidden, hidden, "mlp" if self.width else "attention", where)
+        elif self.width:
+            yield from Mlp(bias="mlp_bias").of_width(c, where, self.width)
+        else:
+            heads, kv_heads, width = self.read(c)
+            bias = c.flag("attention_bias")
+            for module, out in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
+                yield from linear(module, out * width, hidden, "attention", where, bias=bias)
+            yield from linear("o_proj", hidden, heads * width, "attention", where, bias=bias)
+
+    def read(self, c: Config) -> Heads:
+        heads = c.size("num_attention_heads")
+        width = c.size("head_dim", divide("hidden_size", c.size("hidden_size"), "num_attention_heads", heads))
+        return Heads(heads, divide("num_attention_heads", heads, "n_heads_in_group", self.heads_in_group), width)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        if self.width:
+            return {"intermediate_size": self.width}
+        return {} if self.replaced else self.read(c)._asdict()
+
+
+def nas_width(c: Config, ffn: Mapping[str, Any]) -> int:
+    """``ffn_mult`` times two thirds of the hidden size, rounded up to a multiple of 256 (modeling_decilm.py)."""
+    factor = ffn.get("ffn_mult")
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < 1000:
+        raise UnknownArchitecture(f"ffn_mult is {factor!r}, expected a number above zero")
+    return -(-int(2 * factor * c.size("hidden_size") / 3) // 256) * 256
+
+
+def nemotron_nas(c: Config) -> Body:
+    blocks = c.sequence("block_configs")
+    if blocks is None or len(blocks) != c.size("num_hidden_layers"):
+        raise UnknownArchitecture("block_configs does not describe each of the num_hidden_layers")
+    mixers: dict[str, Part] = {}
+    feeds: dict[str, Part] = {}
+    slots = []
+    for block in blocks:
+        attention, ffn = (block.get(key) if isinstance(block, Mapping) else None for key in ("attention", "ffn"))
+        if not isinstance(attention, Mapping) or not isinstance(ffn, Mapping):
+            raise UnknownArchitecture("a block of block_configs lacks attention or ffn")
+        mixer, feed = "none", "none"
+        if attention.get("replace_with_linear"):
+            mixer = "linear"
+            mixers[mixer] = Block(heads_in_group=1, replaced=True)
+        elif not attention.get("no_op"):
+            group = whole("n_heads_in_group", attention.get("n_heads_in_group"), at_least=1)
+            mixer = f"grouped {group}"
+            mixers[mixer] = Block(heads_in_group=group)
+        if not ffn.get("no_op"):
+            width = c.size("hidden_size") if ffn.get("replace_with_linear") else nas_width(c, ffn)
+            feed = "linear" if ffn.get("replace_with_linear") else str(width)
+            feeds[feed] = Block(width=width, replaced=bool(ffn.get("replace_with_linear")))
+        slots.append(
+            Slot(
+                "full_attention" if mixer.startswith("grouped") else "none",
+                "none" if feed == "none" else "dense",
+                part=mixer,
+                ffn=feed,
+            )
+        )
+    return replace(LLAMA, mixers=mixers, feed_forwards=feeds, plan=lambda _: tuple(slots), norms=())(c)
 
 
 def two(gate: str = "", up: str = "up_proj", down: str = "down_proj", **options: Any) -> dict[str, Part]:
@@ -397,6 +477,8 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_text": QWEN3,
     "glm4v_text": replace(GLM, mixers=full(bias=True), norms=GLM4_NORMS),
     # Remote code: the modeling files beside the checkpoints.
+    "mimo": replace(QWEN2, mixers=full(bias="attention_bias")),
+    "nemotron-nas": nemotron_nas,
     "internlm2": INTERNLM2,
     "internlm3": replace(
         LLAMA, mixers=full(bias="qkv_bias", output_bias="bias"), feed_forwards={"dense": Mlp(bias="bias")}

@@ -289,8 +289,6 @@ def gemma4_tower(c: Config) -> Iterator[Tensor]:
     parts = [*heads.tensors(c, where), *GATED_MLP.tensors(c, where)]
     for module in names:
         parts += norm(module, hidden, where)
-    if c.flag("standardize"):
-        parts += vector("standardize", hidden, "vision")
     for tensor in parts:
         yield replace(tensor, role="vision")
 
