@@ -94,6 +94,7 @@ def numerics_of(plan: Plan, style: Style, softmax_workspace: bool = False) -> Nu
         mask=mask,
         norm_kernel=profile.norm_kernel,
         modeling=profile.modeling,
+        norm_autocasts=profile.norms_follow_autocast,
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,

@@ -74,8 +74,8 @@ FITTED_USED_RESIDUALS: Final = {
 SAME_SIZE: Final = 1.05
 """Candidates within this factor of each other are one size of device (form factors of one card)."""
 
-FITTED_UNRETURNED: Final = {"single": 1.02, "sharded": 1.06}
-"""Reserved over allocated that the allocator cannot give back (rows of fms-main and fms-liger at the edge of 80 GB)."""
+FITTED_UNRETURNED: Final = {"single": 1.04, "fsdp-full": 1.1, "fsdp-adapter": 1.13, "fsdp2": 1.04, "zero": 1.06}
+"""Reserved over allocated that the allocator cannot give back: rows of fms-main and fms-liger on both sides of 80 GB."""
 
 RETURNED_SHARE: Final = 0.985
 """Share of the device that a process fills at most: cached blocks are given back before an allocation fails."""
@@ -146,7 +146,7 @@ def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Seq
     capacities = sorted(a.usable_bytes for a in candidates)
     if capacities and capacities[-1] <= capacities[0] * SAME_SIZE:
         capacity = capacities[0]
-        kept = FITTED_UNRETURNED["single" if regime_of(plan) in ("single", "megatron") else "sharded"]
+        kept = FITTED_UNRETURNED.get(regime_of(plan), FITTED_UNRETURNED["single"])
         needed = allocated.expected * kept + expected
         if needed <= capacity * RETURNED_SHARE < used.expected:
             used = Interval(min(used.low, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)

@@ -153,6 +153,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         lora_dropout=0.05,
         defers_reduction=True,
     ),
+    # llm-foundry ``models/mpt``: flash-attn's fused cross entropy and low-precision norms are the defaults
     "llm-foundry": Profile(
         "llm-foundry",
         weight_dtype="fp32",
@@ -160,7 +161,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         attention="flash2",
         norm_kernel="fused",
         modeling=False,
-        hold_logits=True,
+        loss_kernel="triton",
+        upcast_logits=False,
+        norms_follow_autocast=False,
     ),
     "megatron": Profile(
         "megatron",
