@@ -36,12 +36,14 @@ from cfglint.source.shell_words import (
     heredoc_end,
 )
 
-MAX_PIECES_READ: Final = 1_000_000
+MAX_PIECES_READ: Final = 400_000
 """Words and pieces of words of one script, expansions included; reading stops there."""
 MAX_CONDITION: Final = 1_000
 """Characters of a test that are kept."""
-MAX_NESTED_TEXT: Final = 2_000_000
+MAX_NESTED_TEXT: Final = 500_000
 """Characters of ``bash -c`` strings and heredocs read as scripts of their own, all together."""
+NESTED_COST: Final = 16
+"""What a nested script costs of that besides its text."""
 MAX_FRAMES: Final = 200
 """Open ``if``, ``for``, ``case``, ``{`` … at one time; beyond that reading stops."""
 _BLANK: Final = re.compile(r"(?:[ \t]|\\\r?\n)+")
@@ -775,7 +777,7 @@ class Scanner(WordReader):
                     self.nested(text[cut:], starts[cut:], ends[cut:])
 
     def nested(self, text: str, starts: list[int], ends: list[int], *, directives: bool = False) -> None:
-        self.budget[1] -= len(text)
+        self.budget[1] -= len(text) + NESTED_COST
         if not text or self.depth >= MAX_NESTING or self.budget[1] < 0:
             return
         self.variables.open_branch()

@@ -141,8 +141,8 @@ def test_depth_length_and_digits() -> None:
         assert [(p.code, p.fatal) for p in parse(text).problems] == [("SRC007", True)]
     digits = parse('{"a": ' + "9" * 6000 + "}")
     assert [(p.code, p.fatal) for p in digits.problems] == [("SRC001", False)]
-    started = time.perf_counter()
+    started = time.process_time()
     long = parse('["' + "x" * 1_000_000 + '"]')
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     root = long.documents[0].root
     assert not isinstance(root, Mapping) and not long.problems

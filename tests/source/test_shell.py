@@ -301,6 +301,6 @@ def test_any_text_is_read_and_every_place_holds_its_raw_text(text: str) -> None:
     ids=["doubling", "growing", "array", "function", "defaults", "substitutions", "parentheses", "tests", "bash -c"],
 )
 def test_time_stays_linear(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     parse_shell("x.sh", text)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

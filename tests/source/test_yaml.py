@@ -204,12 +204,12 @@ def test_nesting_is_limited_without_recursion() -> None:
 def test_alias_bomb_and_merge_bomb_cost_what_their_text_costs() -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
-    started = time.perf_counter()
+    started = time.process_time()
     converted = plain(parse("\n".join(lines)).documents[0].root)
     assert isinstance(converted, dict) and list(converted) == [f"a{i}" for i in range(9)]
     chain = "a0: &a0 {k0: 1}\n" + "".join(f"a{i}: &a{i} {{k{i}: 1, <<: *a{i - 1}}}\n" for i in range(1, 5000))
     assert [p.code for p in parse(chain).problems] == ["SRC007"]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_mapping_that_merges_itself_keeps_its_own_keys() -> None:
