@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from cfglint.catalog.architecture import Architecture
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import ContainerRun
 from cfglint.dialects.vllm import FACTS, canonical
+from cfglint.estimate.serving.model_source import served_model
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import ServingJob
 from cfglint.jobs.versions import always_at_least, always_below, exact
@@ -53,7 +56,7 @@ def statement(job: ServingJob, name: str) -> Fact[Any] | None:
         for found, negated, key, entry in arguments(reading):
             if found != name:
                 continue
-            value = plain(entry.value)
+            value: Any = plain(entry.value)
             if isinstance(value, str) and "$" in value:
                 value = UNKNOWN
             if negated:
@@ -156,3 +159,24 @@ def quantization_method(job: ServingJob) -> str | None:
     config = arch.quantization if arch is not None else None
     method = config.get("quant_method") if config is not None else None
     return method.lower() if isinstance(method, str) and method else None
+
+
+def served(job: ServingJob) -> tuple[Architecture | None, bool]:
+    """The model's architecture, and whether it is certain: for a quantized re-publication that is not known itself, the
+    architecture of the model it is named after."""
+    if job.architecture is not None:
+        return job.architecture, True
+    model = served_model(job)
+    return model.architecture, model.architecture is not None and model.certain
+
+
+def checkpoint_method(job: ServingJob) -> tuple[str | None, bool]:
+    """The method the checkpoint was quantized with, and whether its config says so rather than its name alone."""
+    own = quantization_method(job)
+    if own is not None:
+        return own, True
+    name = str(job.value("model_id") or "").rsplit("/", 1)[-1].lower()
+    for method in ("awq", "gptq"):
+        if job.architecture is None and re.search(rf"[-_.]{method}([-_.]|$)", name):
+            return method, False
+    return None, False

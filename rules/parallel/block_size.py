@@ -1,0 +1,117 @@
+"""PAR104."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cfglint.catalog.architecture import Architecture
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from ..serving.server import before, number, runs_vllm, switch
+
+REFINED_BY = "0.26"
+"""Later than 0.25.1, which refuses; 0.33.0 refines the blocks of routed experts (vllm/model_executor/layers/quantization/
+fp8.py, ``weight_scale_refine``). What lies between was not read."""
+
+
+class Fp8BlocksNotDivisible(Rule):
+    """Blocks of a block-quantized FP8 checkpoint do not fit into the slices of tensor parallelism.
+
+    Each GPU's slice of a matrix must hold whole blocks of 128. vLLM ends while it makes the weights: "The output_size of
+    gate's and up's weight = 192 is not divisible by weight quantization block_n = 128".
+
+    How sure: block size and widths come from the checkpoint's config. With expert parallelism routed experts stay whole.
+    Routed experts are an error for releases up to 0.25 and a warning otherwise, since 0.33 can split their blocks further.
+    """
+
+    code = "PAR104"
+    name = "fp8-blocks-not-divisible"
+    family = "parallel"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/issues/17569",
+        "https://github.com/vllm-project/vllm/issues/54178",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/utils/fp8_utils.py",
+    )
+    catalogue = ("quant-fp8-block-tp",)
+    good = (
+        example("serve.sh", "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 4"),
+        example("serve.sh", "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8 --enable-expert-parallel"),
+    )
+    bad = (
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8",
+            at="tensor_parallel_size",
+            count=1,
+        ),
+        example(
+            {
+                "serve.sh": "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8",
+                "requirements.txt": "vllm==0.10.2",
+            }
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        asked, arch = number(job, "tensor_parallel_size"), job.architecture
+        if asked is None or asked.value < 2 or arch is None or arch.quantization is None or not runs_vllm(job):
+            return
+        block = block_of(arch.quantization)
+        if block is None:
+            return
+        experts_whole = switch(job, "enable_expert_parallel") is True
+        found = _misfit(arch, asked.value, block, experts_whole)
+        if found is None:
+            return
+        what, width, routed = found
+        fitting = [
+            n
+            for n in range(asked.value - 1, 0, -1)
+            if arch.num_attention_heads % n == 0 and _misfit(arch, n, block, experts_whole) is None
+        ]
+        certain = not routed or before(job, REFINED_BY)
+        helps = [f"tensor_parallel_size: {fitting[0]}"] if fitting else []
+        if routed and _misfit(arch, asked.value, block, True) is None:
+            helps.append("enable_expert_parallel keeps experts whole")
+        yield self.finding(
+            f"{what} of {width} over tensor_parallel_size {asked.value} gives {width / asked.value:g}, not a multiple of the checkpoint's FP8 block {block}",
+            asked,
+            (job.model_id, f"blocks of {block}"),
+            help="; ".join(helps),
+            severity="error" if certain else "warning",
+            confidence="high" if certain else "medium",
+            data={"width": width, "block": block, "tensor_parallel_size": asked.value},
+            job=job,
+        )
+
+
+def block_of(quantization: Mapping[str, object]) -> int | None:
+    """The side of the weight blocks, where an FP8 checkpoint has them."""
+    size = quantization.get("weight_block_size")
+    if str(quantization.get("quant_method", "")).lower() != "fp8" or not isinstance(size, list) or len(size) != 2:
+        return None
+    side = max((n for n in size if isinstance(n, int)), default=0)
+    return side if side > 1 else None
+
+
+def _misfit(arch: Architecture, tp: int, block: int, experts_whole: bool) -> tuple[str, int, bool] | None:
+    """The first width whose slice is no multiple of the block: (what, width, whether it is the routed experts')."""
+    if (
+        arch.moe is not None
+        and arch.moe.intermediate_size
+        and not experts_whole
+        and (arch.moe.intermediate_size / tp) % block
+    ):
+        return "the experts' intermediate size", arch.moe.intermediate_size, True
+    dense = {
+        layer.intermediate_size for layer in arch.layers if layer.feed_forward == "dense" and layer.intermediate_size
+    }
+    for width in sorted(dense):
+        if (width / tp) % block:
+            return "the intermediate size", width, False
+    return None

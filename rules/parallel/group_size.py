@@ -1,0 +1,95 @@
+"""PAR105."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from ..serving.server import checkpoint_method, number, runs_vllm, served
+
+USUAL_GROUP = 128
+"""Group size of nearly all AWQ and GPTQ checkpoints, taken where only the name says what the checkpoint is."""
+
+
+class GroupsNotDivisible(Rule):
+    """Groups of an AWQ or GPTQ checkpoint do not fit into the slices of tensor parallelism.
+
+    The down projection is split along its input, and each slice must hold whole quantization groups. vLLM ends with "The
+    input size is not aligned with the quantized weight shape. This can be caused by too large tensor parallel size".
+
+    How sure: width and group size come from the checkpoint's config: an error. Where the config is not at hand and the name
+    alone says AWQ or GPTQ, the original model's width and a group of 128 are taken: a warning (some checkpoints pad the
+    width, as later Qwen2-72B ones do). GPTQ with ``desc_act`` is left alone.
+    """
+
+    code = "PAR105"
+    name = "groups-not-divisible"
+    family = "parallel"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/issues/5675",
+        "https://github.com/QwenLM/Qwen3/issues/698",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/auto_awq.py",
+    )
+    catalogue = ("quant-group-tp-alignment",)
+    good = (
+        example(
+            {
+                "serve.sh": "vllm serve our/llama-awq --tensor-parallel-size 2",
+                ".cfglint/models/our/llama-awq/config.json": '{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}',
+            }
+        ),
+    )
+    bad = (
+        example(
+            {
+                "serve.sh": "vllm serve our/qwen-awq --tensor-parallel-size 2",
+                ".cfglint/models/our/qwen-awq/config.json": '{"model_type": "qwen2", "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 152064, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}',
+            },
+            at="tensor_parallel_size",
+            count=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        asked = number(job, "tensor_parallel_size")
+        if asked is None or asked.value < 2 or not runs_vllm(job):
+            return
+        method, sure = checkpoint_method(job)
+        arch, _ = served(job)
+        if method not in ("awq", "gptq") or arch is None:
+            return
+        config = arch.quantization or {}
+        group = config.get("group_size", None if sure else USUAL_GROUP)
+        if not isinstance(group, int) or isinstance(group, bool) or group < 2 or config.get("desc_act") is True:
+            return
+        widths = sorted(
+            {
+                layer.intermediate_size
+                for layer in arch.layers
+                if layer.feed_forward == "dense" and layer.intermediate_size
+            }
+        )
+        width = next((w for w in widths if (w / asked.value) % group), None)
+        if width is None:
+            return
+        fitting = next(
+            n
+            for n in range(asked.value - 1, 0, -1)
+            if arch.num_attention_heads % n == 0 and (n == 1 or not any((w / n) % group for w in widths))
+        )
+        yield self.finding(
+            f"the intermediate size of {width} over tensor_parallel_size {asked.value} gives {width / asked.value:g}, not a multiple of the {method.upper()} group {group}",
+            asked,
+            (job.model_id, f"{method.upper()}, groups of {group}"),
+            help=f"tensor_parallel_size: {fitting}, with pipeline_parallel_size for the rest, or a checkpoint with a padded width",
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
+            data={"width": width, "group": group, "tensor_parallel_size": asked.value},
+            job=job,
+        )

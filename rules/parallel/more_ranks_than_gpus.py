@@ -1,0 +1,114 @@
+"""PAR102."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding, Severity
+from cfglint.lint.rule import Rule, example
+
+from ..serving.server import launch_of, number, runs_vllm, size, stated, text
+
+
+class MoreRanksThanGpus(Rule):
+    """``tensor_parallel_size`` × ``pipeline_parallel_size`` needs more GPUs than the server is given.
+
+    From 0.11 on vLLM ends with "World size (4) is larger than the number of available GPUs (2) in this node"; before, it fell
+    back to Ray and waited for a placement group that no cluster could give.
+
+    How sure: GPUs come from the container's limit, compose devices, ``--gpus``, CUDA_VISIBLE_DEVICES, SLURM, or flags of
+    cfglint. With Ray, ``nnodes`` or several nodes in play the rest may be elsewhere: then it is information.
+    """
+
+    code = "PAR102"
+    name = "more-ranks-than-gpus"
+    family = "parallel"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/pull/25775",
+        "https://github.com/vllm-project/vllm/issues/13388",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/parallel.py",
+    )
+    catalogue = ("par-tp-gt-gpus", "compose-gpu-count", "par-cvd-count", "slurm-gres-tp")
+    good = (
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4", gpu="A100-80GB", gpus=4),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 8 --pipeline-parallel-size 2",
+            gpu="A100-80GB",
+            gpus=8,
+            nodes=2,
+        ),
+    )
+    bad = (
+        example(
+            "serve.sh",
+            "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4",
+            at="tensor_parallel_size",
+            count=1,
+        ),
+        example(
+            "pod.yaml",
+            """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec:
+              containers:
+                - name: llm
+                  image: vllm/vllm-openai:v0.18.1
+                  args: ["Qwen/Qwen2.5-72B-Instruct", "--tensor-parallel-size=4", "--pipeline-parallel-size=2"]
+                  resources: {limits: {nvidia.com/gpu: 4}}
+            """,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        gpus = job.hardware.world_size
+        tp, pp = size(job, "tensor_parallel_size"), size(job, "pipeline_parallel_size")
+        if gpus is None or tp is None or pp is None or tp * pp <= gpus or not runs_vllm(job):
+            return
+        elsewhere = _more_nodes(job)
+        severity: Severity = "info" if elsewhere else "error"
+        asked = number(job, "tensor_parallel_size") or number(job, "pipeline_parallel_size")
+        parts = f"tensor_parallel_size {tp}" + (f" × pipeline_parallel_size {pp}" if pp > 1 else "")
+        yield self.finding(
+            f"{parts} needs {tp * pp} GPUs, {gpus} {'is' if gpus == 1 else 'are'} given"
+            + (f" here ({elsewhere} may bring the rest)" if elsewhere else ""),
+            asked,
+            (job.gpus_per_node, f"{job.hardware.gpus_per_node} per node"),
+            help=f"tensor_parallel_size: {gpus}"
+            if not elsewhere
+            else f"the cluster must have {tp * pp} GPUs before the server starts",
+            severity=severity,
+            confidence="low" if elsewhere else "high",
+            data={"needed": tp * pp, "given": gpus},
+            job=job,
+        )
+
+
+def _more_nodes(job: ServingJob) -> str:
+    """What brings further nodes in, or nothing."""
+    for name in ("distributed_executor_backend", "data_parallel_backend"):
+        backend = text(job, name)
+        if backend is not None and backend.value.lower() == "ray":
+            return "Ray"
+    if stated(job, "nnodes") or stated(job, "node_rank") or stated(job, "headless"):
+        return "other nodes"
+    launch = launch_of(job)
+    if launch is None:
+        return ""
+    if any(name.startswith("RAY_") for name in launch.environment):
+        return "Ray"
+    container = launch.context.get("pod_spec")
+    if container is not None and "workerSpec" in container:
+        return "the worker pods"
+    file = launch.document.file.text
+    return (
+        "Ray"
+        if (launch.carrier in ("shell", "slurm", "dockerfile") and "ray start" in file) or "ray_init" in file
+        else ""
+    )

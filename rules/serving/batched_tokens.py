@@ -1,0 +1,82 @@
+"""SRV006."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from .server import number, runs_vllm, since, switch
+
+
+class BatchedTokensTooFew(Rule):
+    """``max_num_batched_tokens`` is below ``max_num_seqs``, or below ``max_model_len`` without chunked prefill.
+
+    One step must have room for one token of every sequence, and without chunked prefill for a whole prompt. vLLM's
+    scheduler configuration refuses both with a ValueError at start.
+
+    How sure: both checks stand in vllm/config/scheduler.py in every release read (0.6.6 to 0.33.0). The second is made
+    only where chunked prefill is switched off by name.
+    """
+
+    code = "SRV006"
+    name = "batched-tokens-too-few"
+    family = "serving"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/scheduler.py",)
+    catalogue = ("sched-mnbt-lt-seqs", "sched-mnbt-lt-maxlen", "sched-disable-chunked-prefill")
+    good = (
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --max-num-batched-tokens 2048 --max-model-len 32768",
+            note="chunked prefill is on by default",
+        ),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --max-num-batched-tokens 512",
+            note="max_num_seqs is lowered to it where it is not stated",
+        ),
+    )
+    bad = (
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --max-num-batched-tokens 256 --max-num-seqs 512",
+            at="max_num_batched_tokens",
+            count=1,
+        ),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --no-enable-chunked-prefill --max-num-batched-tokens 4096 --max-model-len 8192",
+            count=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        tokens = number(job, "max_num_batched_tokens")
+        if tokens is None or not runs_vllm(job):
+            return
+        sequences = number(job, "max_num_seqs")
+        if sequences is not None and tokens.value < sequences.value:
+            yield self.finding(
+                f"max_num_batched_tokens {tokens.value} is below max_num_seqs {sequences.value}",
+                tokens,
+                (sequences, "each sequence needs a token of every step"),
+                help=f"max_num_seqs: {tokens.value}, or at least {sequences.value} batched tokens",
+                job=job,
+            )
+        length = number(job, "max_model_len")
+        if length is None or tokens.value >= length.value or switch(job, "enable_chunked_prefill") is not False:
+            return
+        yield self.finding(
+            f"max_num_batched_tokens {tokens.value} is below max_model_len {length.value} while chunked prefill is off",
+            tokens,
+            (length, "a whole prompt must fit into one step"),
+            help="leave enable_chunked_prefill at its default"
+            if since(job, "0.10")
+            else f"max_num_batched_tokens: {length.value}",
+            job=job,
+        )

@@ -1,0 +1,129 @@
+"""SRV005."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from .server import launch_of, number, runs_vllm, since, stated, switch
+
+LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length",
+    "max_seq_length", "seq_len",
+)  # fmt: skip
+"""vllm/transformers_utils/model_arch_config_convertor.py: the smallest of those present is the model's length, unless the
+config has ``model_max_length`` (Command-R), which then is."""
+SCALED_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
+"""Rope types whose factor is not applied to the stated length (0.33.0)."""
+UNSCALED_UNTIL_YARN = frozenset({"yarn", "deepseek_yarn"})
+"""Up to 0.25.1 yarn's own original length times its factor was taken."""
+
+
+class LengthAboveModel(Rule):
+    """``max_model_len`` is above the length the model's config gives.
+
+    vLLM refuses to start: "User-specified max_model_len is greater than the derived max_model_len". Where
+    VLLM_ALLOW_LONG_MAX_MODEL_LEN forces it, positions past the trained range give NaN or nonsense, or an out-of-bounds
+    access with absolute positions.
+
+    How sure: the length is worked out as vLLM does it from the config's own keys and its rope scaling, with the releases'
+    two readings of YaRN; ``model_max_length`` of the config and ``hf_overrides`` are respected. The tokenizer's own limit
+    is not seen here and can only lower it.
+    """
+
+    code = "SRV005"
+    name = "length-above-model"
+    family = "serving"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
+        "https://github.com/vllm-project/vllm/issues/3676",
+        "https://github.com/vllm-project/vllm/issues/7303",
+    )
+    catalogue = ("maxlen-gt-derived", "maxlen-override-env")
+    good = (
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 32768"),
+        example(
+            "serve.sh",
+            """vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072 --hf-overrides '{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}'""",
+            note="the length is scaled by hand",
+        ),
+    )
+    bad = (
+        example(
+            "serve.sh", "vllm serve microsoft/Phi-3-mini-4k-instruct --max-model-len 16384", at="max_model_len", count=1
+        ),
+        example(
+            "serve.sh",
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve microsoft/Phi-3-mini-4k-instruct --max-model-len 16384",
+            note="forced: a warning",
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        wanted = number(job, "max_model_len")
+        arch = job.architecture
+        if wanted is None or arch is None or not runs_vllm(job):
+            return
+        if any(stated(job, name) for name in ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path")):
+            return
+        limit, key = derived_length(arch.config, new_yarn=since(job, "0.33.0"))
+        if limit is None or wanted.value <= limit:
+            return
+        own = arch.config.get("model_max_length")
+        if isinstance(own, (int, float)) and wanted.value <= own:
+            return
+        if switch(job, "disable_sliding_window"):
+            return
+        launch = launch_of(job)
+        forced = launch.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") if launch is not None else None
+        allowed = forced is not None and forced.text.strip().lower() in ("1", "true")
+        known = job.model.id if job.model else "the model"
+        yield self.finding(
+            f"max_model_len {wanted.value:,} is above the {limit:,} tokens of {known} ({key})",
+            wanted,
+            help=f"max_model_len: {limit}, or a rope scaling by --hf-overrides that the model was made for",
+            severity="warning" if allowed else "error",
+            data={"max_model_len": wanted.value, "derived": limit},
+            job=job,
+        )
+
+
+def derived_length(config: Mapping[str, Any], *, new_yarn: bool) -> tuple[int | None, str]:
+    """Tokens that vLLM derives from a config, the larger of its releases' readings, and the key it comes from.
+
+    ``config`` is flattened: the text part's keys stand at the top.
+    """
+    found = {
+        k: config[k] for k in LENGTH_KEYS if isinstance(config.get(k), int) and not isinstance(config.get(k), bool)
+    }
+    own = config.get("model_max_length")
+    if isinstance(own, int) and not isinstance(own, bool):
+        found = {"model_max_length": own}
+    if not found:
+        return None, ""
+    key = min(found, key=lambda k: found[k])
+    length = float(found[key])
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    model_type = str(config.get("model_type", ""))
+    if isinstance(rope, Mapping) and "gemma3" not in model_type:
+        parts = [p for p in rope.values() if isinstance(p, Mapping)] or [rope]
+        for part in parts:
+            kind = str(part.get("rope_type") or part.get("type") or "default")
+            factor = part.get("factor")
+            if not isinstance(factor, (int, float)) or isinstance(factor, bool) or factor <= 0:
+                continue
+            if kind in UNSCALED_UNTIL_YARN and not new_yarn:
+                original = part.get("original_max_position_embeddings")
+                base = float(original) if isinstance(original, int) else length
+                length = max(length, base * factor)
+            elif kind not in SCALED_ALREADY and kind != "mrope":
+                length *= factor
+                break
+    return int(length), key

@@ -1,0 +1,72 @@
+"""SRV014."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.fixes import remove_key
+from cfglint.lint.rule import Rule, example
+
+from .server import quantization_method, readings, runs_vllm, text
+
+FAMILIES = {
+    "awq": "awq", "awq_marlin": "awq", "auto_awq": "awq",
+    "gptq": "gptq", "gptq_marlin": "gptq", "auto_gptq": "gptq", "gptq_marlin_24": "gptq", "gptq_bitblas": "gptq",
+    "fp8": "fp8", "compressed-tensors": "compressed-tensors", "bitsandbytes": "bitsandbytes", "gguf": "gguf",
+    "fbgemm_fp8": "fbgemm_fp8", "quark": "quark", "modelopt": "modelopt", "modelopt_fp4": "modelopt", "aqlm": "aqlm",
+    "mxfp4": "mxfp4", "hqq": "hqq", "torchao": "torchao",
+}  # fmt: skip
+"""Methods that vLLM takes for one another (``override_quantization_method`` of each). Methods that override any checkpoint
+(humming, moe_wna16, inc) and the online ones are not listed."""
+
+
+class QuantizationMismatch(Rule):
+    """``quantization`` names another method than the checkpoint was quantized with.
+
+    vLLM reads the method from the checkpoint's config and compares: "Quantization method specified in the model config
+    (fp8) does not match the quantization method specified in the `quantization` argument (awq)". It needs no argument.
+
+    How sure: the checkpoint's method comes from its config.json. Names that vLLM takes for one another are one family;
+    methods that may override any checkpoint are left alone.
+    """
+
+    code = "SRV014"
+    name = "quantization-mismatch"
+    family = "serving"
+    severity = "error"
+    kinds = ("serve",)
+    fixable = "safe"
+    evidence = (
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
+        "https://github.com/vllm-project/vllm/issues/19050",
+    )
+    catalogue = ("quant-flag-mismatch",)
+    good = (
+        example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization fp8"),
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8", note="quantized as it loads"),
+    )
+    bad = (example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization awq", at="quantization", count=1),)
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        asked, own = text(job, "quantization"), quantization_method(job)
+        if asked is None or own is None or not runs_vllm(job):
+            return
+        mine, theirs = FAMILIES.get(asked.value.lower()), FAMILIES.get(own)
+        if mine is None or theirs is None or mine == theirs:
+            return
+        fixes: tuple[Fix, ...] = ()
+        for reading in readings(job):
+            if not reading.context.get("command_line") and reading.entry("quantization") is not None:
+                edit = remove_key(reading, ("quantization",))
+                fixes = (Fix("Remove quantization", (edit,)),) if edit is not None else ()
+        yield self.finding(
+            f"quantization is {asked.value}, but the checkpoint was quantized with {own}",
+            asked,
+            help="leave it out: vLLM reads the method from the checkpoint",
+            fixes=fixes,
+            data={"quantization": asked.value, "quant_method": own},
+            job=job,
+        )

@@ -1,0 +1,90 @@
+"""SRV012."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cfglint.jobs.facts import FileOrigin
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from .server import launch_of, readings
+
+JOINED = re.compile(r"(--?[A-Za-z][\w-]*)[ \t]+(\S.*)")
+
+
+class WordsInOneItem(Rule):
+    """An option and its value stand in one item of a list: the engine sees one word.
+
+    ``- --dtype auto`` in ``args`` is the single word ``--dtype auto``. No shell splits it, so the engine ends with
+    "unrecognized arguments: --dtype auto".
+
+    How sure: Kubernetes and compose pass list items as they are. Strings that a shell reads (``sh -c``) are split and not
+    looked at here.
+    """
+
+    code = "SRV012"
+    name = "words-in-one-item"
+    family = "serving"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/issues/22072",
+        "https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
+    )
+    catalogue = ("cli-arg-with-space",)
+    good = (
+        example(
+            "pod.yaml",
+            """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec:
+              containers:
+                - name: llm
+                  image: vllm/vllm-openai:v0.18.1
+                  args: ["--model", "Qwen/Qwen2.5-7B-Instruct", "--dtype=auto", "--override-generation-config={\\"temperature\\": 0.5}"]
+            """,
+        ),
+    )
+    bad = (
+        example(
+            "pod.yaml",
+            """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec:
+              containers:
+                - name: llm
+                  image: vllm/vllm-openai:v0.18.1
+                  args:
+                    - --model=Qwen/Qwen2.5-7B-Instruct
+                    - --dtype auto
+                    - --max-model-len 8192
+            """,
+            count=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        launch = launch_of(job)
+        if launch is None or launch.carrier not in ("kubernetes", "compose") or not any(readings(job)):
+            return
+        joined = [w for w in launch.words if JOINED.fullmatch(w.text) and "=" not in w.text.split()[0]]
+        if not joined:
+            return
+        first = JOINED.fullmatch(joined[0].text)
+        assert first is not None
+        where = [FileOrigin(launch.document, ("args",), w.span, w.span) for w in joined]
+        yield self.finding(
+            f"{joined[0].text!r} is one word to the engine"
+            + (f", and so are {len(joined) - 1} more items" if len(joined) > 1 else ""),
+            *where,
+            help=f"{first[1]}={first[2]}, or two items",
+            job=job,
+        )
