@@ -146,7 +146,8 @@ class Bf16BeforeAmpere(Rule):
         compute, weights = job.compute_dtype, job.weight_dtype
         if compute is not None and compute.value == "bf16":
             if isinstance(compute.origin, DefaultOrigin):
-                return compute, None, f"{compute.origin.framework} switches bf16 on by itself"
+                stated = next((r.origin("bf16") for r in job.readings if r.at("bf16") is not None), None)
+                return compute, stated, f"{compute.origin.framework} switches bf16 on by itself"
             return compute, compute, "bf16 is on"
         if compute is not None and compute.value == "none" and weights is not None and weights.value == "bf16":
             if isinstance(weights.origin, FileOrigin):

@@ -20,7 +20,8 @@ class FlashAttentionHeadDim(Rule):
     The kernels go up to a head dimension of 256; beyond it the first forward pass raises "FlashAttention forward only
     supports head dimension at most 256". Gemma 4's full-attention layers have 512.
 
-    How sure: the kernel's check. Reported as a warning: an implementation may route wide layers to another kernel.
+    How sure: the kernel's check. Reported as a warning: an implementation may route wide layers to another kernel, as Axolotl
+    does, which is left out.
     """
 
     code = "HWF005"
@@ -73,7 +74,7 @@ class FlashAttentionHeadDim(Rule):
         attention, architecture = job.attention, job.architecture
         if attention is None or attention.value != "flash2" or not isinstance(attention.origin, FileOrigin):
             return
-        if architecture is None:
+        if architecture is None or job.value("framework") == "axolotl":
             return
         wide = [layer for layer in architecture.layers if layer.head_dim > MAX_HEAD_DIM and layer.mixer != "mla"]
         if not wide:

@@ -125,22 +125,17 @@ class Bf16ModelInFp16(Rule):
         if match is not None and match.family.level != "isolated":
             return
         native, sourced = self._native(job)
-        if native not in BF16 and match is None:
-            return
-        if native not in BF16 and native is not None and sourced:
-            return
-        severity: Severity = "warning" if has_bf16 and sourced and native in BF16 else "info"
-        confidence: Confidence = "medium" if sourced and native in BF16 else "low"
-        what = f"{job.model.id if job.model else 'the model'} was trained in bf16 and is trained on in fp16"
         if native not in BF16:
-            what = f"fp16 training of {match.model_type if match else ''} models was seen to run out of range"
+            return
+        severity: Severity = "warning" if has_bf16 and sourced else "info"
+        confidence: Confidence = "medium" if sourced else "low"
         yield self.finding(
-            f"{what}: values beyond 65,504 become inf",
+            f"{job.model.id if job.model else 'the model'} was trained in bf16 and is trained on in fp16: values beyond "
+            "65,504 become inf",
             (fact, "computes in fp16"),
-            (job.model_id, "trained in bf16" if native in BF16 else ""),
+            (job.model_id, "trained in bf16"),
             help="bf16 takes the same memory and has the range of fp32"
-            if has_bf16
-            else "bf16 takes the same memory and has the range of fp32, on Ampere and later GPUs",
+            + ("" if has_bf16 else ", on Ampere and later GPUs"),
             notes=self._reports(match),
             fixes=bf16_instead(job),
             severity=severity,

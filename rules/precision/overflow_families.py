@@ -40,6 +40,8 @@ class Family:
     sources: tuple[str, ...]
     from_sequence_length: int = 0
     """Shorter sequences gave no overflow."""
+    not_bf16: bool = False
+    """The reports are of checkpoints that were not trained in bf16."""
 
 
 _ISSUE: Final = "https://github.com/huggingface/transformers/issues/"
@@ -117,6 +119,7 @@ FAMILIES: Final = (
         ("bloom",), "isolated", "backward",
         "the loss scale fell to its minimum with bloomz-560m under DeepSpeed",
         ("https://github.com/deepspeedai/DeepSpeedExamples/issues/418",),
+        not_bf16=True,
     ),
     Family(
         ("llama",), "isolated", "backward",
