@@ -31,7 +31,7 @@ class FlashAttentionHeadDim(Rule):
     confidence = "medium"
     evidence = (
         "https://github.com/Dao-AILab/flash-attention",
-        "https://github.com/huggingface/transformers/issues/28188",
+        "https://github.com/Dao-AILab/flash-attention/issues/2427",
     )
     catalogue = ("hw.fa2-headdim",)
     good = (

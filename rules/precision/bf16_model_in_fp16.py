@@ -130,8 +130,7 @@ class Bf16ModelInFp16(Rule):
         severity: Severity = "warning" if has_bf16 and sourced else "info"
         confidence: Confidence = "medium" if sourced else "low"
         yield self.finding(
-            f"{job.model.id if job.model else 'the model'} was trained in bf16 and is trained on in fp16: values beyond "
-            "65,504 become inf",
+            f"{job.value('model_id')} was trained in bf16 and is trained on in fp16: values beyond 65,504 become inf",
             (fact, "computes in fp16"),
             (job.model_id, "trained in bf16"),
             help="bf16 takes the same memory and has the range of fp32"

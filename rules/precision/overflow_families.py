@@ -23,7 +23,7 @@ T5_SMALL_HIDDEN_SIZE: Final = 512
 
 Level = Literal["measured", "reported", "isolated"]
 """``measured``: values beyond the range were shown, by several people or by maintainers. ``reported``: maintainers or a
-training library list the family, or a single measurement. ``isolated``: single runs, cause not shown."""
+training library list the family, or a single measurement. ``isolated``: some runs, while others of the family train well."""
 
 Place = Literal["linear", "residual", "backward"]
 """Where it overflows. ``linear``: in the output of a matrix product, so under autocast too, whatever the weights are
@@ -102,7 +102,7 @@ FAMILIES: Final = (
     Family(
         ("deepseek_v2",), "reported", "residual",
         "expert outputs overflow once the routing factor is applied",
-        ("https://github.com/vllm-project/vllm/pull/13232",),
+        ("https://github.com/vllm-project/vllm/pull/13232", "https://github.com/deepseek-ai/DeepSeek-V2/issues/93"),
     ),
     Family(
         ("gpt_neo",), "reported", "linear",
@@ -112,8 +112,8 @@ FAMILIES: Final = (
     ),
     Family(
         ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl"), "isolated", "linear",
-        "NaN from the first layers of Qwen2 in fp16 on V100",
-        ("https://github.com/QwenLM/Qwen3/issues/826",),
+        "NaN in fp16 fine-tuning of Qwen2-7B, which its authors expect of a model trained in bf16",
+        ("https://github.com/QwenLM/Qwen3/issues/670", "https://github.com/QwenLM/Qwen3/issues/868", "https://github.com/QwenLM/Qwen3/issues/826"),
     ),
     Family(
         ("bloom",), "isolated", "backward",

@@ -116,8 +116,7 @@ def test_odd_values_in_trainer_arguments(key: str) -> None:
             "per_device_train_batch_size": 2,
             "num_train_epochs": 1,
         }
-        for gpu in ("T4", None):
-            codes({"train.json": json.dumps({**settings, key: value})}, gpu)
+        codes({"train.json": json.dumps({**settings, key: value})}, "T4")
 
 
 @pytest.mark.parametrize(

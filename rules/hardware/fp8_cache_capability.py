@@ -1,0 +1,97 @@
+"""HWF103."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from ..serving.server import all_below, runs_vllm, since, text
+
+AMPERE, ADA = (8, 0), (8, 9)
+V1_ALONE = "0.11"
+"""From here on the V0 engine, whose xFormers kernels took FP8 caches on older GPUs, is gone."""
+
+
+class Fp8CacheCapability(Rule):
+    """FP8 KV cache on a GPU whose attention kernels cannot have it.
+
+    Below compute capability 8.0 only Triton's kernel is left, and that needs 8.9: "FP8 KV cache is not supported by the
+    Triton attention backend … requires SM89+", in older releases "type fp8e4nv not supported in this architecture". On
+    8.0 to 8.6 FlashInfer can have it, Triton's and FlashAttention's kernels cannot.
+
+    How sure: read in vllm/v1/attention/backends and platforms/cuda.py of 0.33.0. Below 8.0 it is an error for releases from
+    0.11 on and a warning without a stated release; from 8.0 to 8.6 it is said only where the backend is chosen by name.
+    """
+
+    code = "HWF103"
+    name = "fp8-cache-capability"
+    family = "hardware"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/attention/backends/triton_attn.py",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/platforms/cuda.py",
+    )
+    catalogue = ("kv-fp8-triton-pre-ada", "kv-fp8-flashattn-fa3", "kv-fp8e5m2-flashattn")
+    good = (
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --kv-cache-dtype fp8",
+            gpu="A100-80GB",
+            gpus=1,
+            note="FlashInfer has it",
+        ),
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --kv-cache-dtype fp8", gpu="L4", gpus=1),
+    )
+    bad = (
+        example(
+            {
+                "serve.sh": "vllm serve Qwen/Qwen2.5-7B-Instruct --dtype half --kv-cache-dtype fp8",
+                "requirements.txt": "vllm==0.12.0",
+            },
+            gpu="T4",
+            gpus=1,
+            at="kv_cache_dtype",
+            count=1,
+        ),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --kv-cache-dtype fp8 --attention-backend TRITON_ATTN",
+            gpu="A100-80GB",
+            gpus=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        cache = text(job, "kv_cache_dtype")
+        if cache is None or not cache.value.lower().startswith("fp8") or not runs_vllm(job):
+            return
+        gpu = job.hardware.name
+        if all_below(job, AMPERE):
+            certain = since(job, V1_ALONE)
+            yield self.finding(
+                f"kv_cache_dtype is {cache.value}, and no attention kernel for {gpu} (compute capability below 8.0) has FP8",
+                cache,
+                (job.gpu, gpu),
+                help="kv_cache_dtype: auto",
+                severity="error" if certain else "warning",
+                confidence="high" if certain else "medium",
+                job=job,
+            )
+            return
+        backend = text(job, "attention_backend")
+        if backend is None or not all_below(job, ADA):
+            return
+        if backend.value.upper() in ("TRITON_ATTN", "FLASH_ATTN"):
+            yield self.finding(
+                f"{backend.value} has no FP8 KV cache on {gpu} (compute capability below 8.9)",
+                backend,
+                (cache, f"kv_cache_dtype {cache.value}"),
+                (job.gpu, gpu),
+                help="leave the backend to vLLM (FlashInfer can), or kv_cache_dtype: auto",
+                job=job,
+            )
