@@ -55,7 +55,7 @@ class Activations:
         return sum(run.footprint.casts * run.count for run in self.runs)
 
 
-def numerics_of(plan: Plan, style: Style, softmax_workspace: bool = False) -> Numerics:
+def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
     """Dtypes and kernels of the run as the blocks see them."""
     autocast = plan.autocast
     engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
@@ -103,14 +103,13 @@ def numerics_of(plan: Plan, style: Style, softmax_workspace: bool = False) -> Nu
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
         lora_dropout=plan.lora_dropout,
-        softmax_workspace=softmax_workspace,
+        cuda=cuda,
     )
 
 
 def _classifies(plan: Plan, architecture: Architecture) -> bool:
     """Encoders are fine-tuned with a head on one token; their vocabulary is only for pretraining."""
-    named = architecture.architecture or ""
-    return architecture.model_type in ENCODERS and "MaskedLM" not in named and not plan.pretrains
+    return architecture.model_type in ENCODERS and not plan.pretrains
 
 
 def _dense_mask(plan: Plan) -> bool:
@@ -123,11 +122,11 @@ def _dense_mask(plan: Plan) -> bool:
 
 
 def activations_of(
-    plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool, softmax_workspace: bool = False
+    plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool, cuda: bool = False
 ) -> Activations:
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
-    numerics = numerics_of(plan, style, softmax_workspace)
+    numerics = numerics_of(plan, style, cuda)
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)

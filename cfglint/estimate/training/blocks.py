@@ -62,10 +62,12 @@ class Numerics:
     lora_dtype: str = "fp32"
     lora_dropout: float = 0.0
     dora: bool = False
-    softmax_workspace: bool = False
-    """CUDA's softmax backward multiplies gradient and output into a temporary first (``SoftMax.cu``)."""
+    cuda: bool = False
+    """With what CUDA's kernels need beyond the CPU's, on which the derivation was checked: softmax backward multiplies
+    gradient and output into a temporary (``SoftMax.cu``), and autocast runs softmax, pow and layer_norm in fp32
+    (``autocast_mode.h``)."""
     norm_autocasts: bool = True
-    """Autocast runs ``layer_norm`` in fp32 (CUDA's list; the CPU's does not)."""
+    """The framework leaves norms to autocast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,26 @@ class BlockWriter:
         weight_dtype = dtype or numerics.norm_dtype
         weight = Weight(width, weight_dtype, numerics.train_base)
         rows = x.elements / width
-        if (numerics.norm_kernel == "fused" or numerics.compiled) and kind != "layernorm":
+        if (numerics.norm_kernel == "fused" or numerics.compiled) and not kind.startswith("layernorm"):
             return tape.op((x,), x.elements, x.dtype, save=(x,), forward_temp=rows * 4, weight=weight)
+        if kind == "layernorm32":
+            wide = tape.to(x, "fp32")
+            return tape.to(tape.op((wide,), x.elements, "fp32", save=(wide,)), x.dtype)
+        if kind == "cohere":
+            wide = tape.to(x, "fp32")
+            centred = tape.alias((wide,), x.elements, "fp32")
+            square = tape.op((centred,), x.elements, "fp32", save=(centred,))
+            inverse = tape.op((square,), rows, "fp32", save_output=True)
+            normed = tape.mul(centred, inverse)
+            scaled = tape.op(
+                (normed,), x.elements, "fp32", save=(normed,) if numerics.train_base else (), weight=weight
+            )
+            return tape.to(scaled, x.dtype)
         if kind == "layernorm":
-            if numerics.autocast and numerics.norm_autocasts:
+            if numerics.autocast and numerics.cuda and numerics.norm_autocasts:
                 x = tape.to(x, "fp32")
             return tape.op((x,), x.elements, x.dtype, save=(x,), weight=weight)
-        if kind == "gemma" or (numerics.norm_kernel == "float" and kind != "layernorm"):
+        if kind == "gemma" or (numerics.norm_kernel == "float" and not kind.startswith("layernorm")):
             wide = tape.to(x, "fp32")
             square = tape.op((wide,), x.elements, "fp32", save=(wide,))
             inverse = tape.op((square,), rows, "fp32", save_output=True)
@@ -239,7 +254,10 @@ class BlockWriter:
         rows = shape.batch * shape.heads * shape.sequence
         if numerics.autocast:
             q, k, v = (tape.to(x, numerics.autocast) for x in (q, k, v))
-        repeated = shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager")
+        broadcast = style.math_attention and shape.kv_heads == 1
+        repeated = (
+            shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager") and not broadcast
+        )
         if repeated:
             times = shape.heads / shape.kv_heads
             k = tape.op((k,), k.elements * times, k.dtype)
@@ -249,6 +267,8 @@ class BlockWriter:
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
             biased = style.position_bias and not cross
+            if style.math_attention and numerics.attention == "sdpa" and shape.heads > shape.kv_heads:
+                return self._math_attention(q, k, v, width, rows * keys)
             if biased and numerics.train_base and numerics.attention == "sdpa":
                 return self._math_attention(q, k, v, width, rows * keys)
             lse = tape.op((), rows, "fp32")
@@ -273,7 +293,7 @@ class BlockWriter:
         if style.position_bias:
             scores = tape.alias((scores,), scores_elements, scores.dtype)
         scores = tape.alias((scores,), scores_elements, scores.dtype)
-        if style.softmax_fp32 or numerics.autocast:
+        if style.softmax_fp32 or (numerics.autocast and numerics.cuda):
             wide = tape.to(scores, "fp32")
             tape.keep(scores)
             probabilities = self._softmax(wide, q.dtype)
@@ -291,7 +311,7 @@ class BlockWriter:
 
     def _softmax(self, x: Value, scores_dtype: str) -> Value:
         temp = 0.0
-        if self.numerics.softmax_workspace:
+        if self.numerics.cuda:
             temp = x.elements * (DTYPE_BYTES[x.dtype] + FITTED_EAGER_COPIES * DTYPE_BYTES[scores_dtype])
         return self.tape.op((x,), x.elements, x.dtype, save_output=True, backward_temp=temp)
 
@@ -386,7 +406,7 @@ class BlockWriter:
             return tape.mul(x, gate)
         if kind == "gelu_new" and self.numerics.modeling:
             half = tape.scale(x)
-            base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.norm_autocasts else x
+            base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.cuda else x
             cube = tape.scale(tape.unary(base))
             inner = tape.scale(tape.add(x, cube))
             curve = tape.unary(inner, save="output")

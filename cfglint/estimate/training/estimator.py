@@ -37,10 +37,10 @@ class Stage:
     activations: Activations | None
 
 
-def fullest_stage(plan: Plan, softmax_workspace: bool = False) -> Stage | None:
+def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
     """Peak of live tensors on the fullest pipeline stage; None where the architecture is not known.
 
-    ``softmax_workspace``: with what CUDA's eager attention needs beyond the CPU's, where that is so.
+    ``cuda``: with what CUDA's kernels need beyond the CPU's, on which the derivation was checked.
     """
     architecture = plan.architecture
     if architecture is None or not architecture.layers or not (architecture.tensors or architecture.total_parameters):
@@ -56,7 +56,7 @@ def fullest_stage(plan: Plan, softmax_workspace: bool = False) -> Stage | None:
         if plan.micro_batch is None or plan.sequence is None or not architecture.num_attention_heads:
             found = Stage(_states_only(states), states, parameters, None)
         else:
-            activations = activations_of(plan, architecture, (start, stop), last, softmax_workspace)
+            activations = activations_of(plan, architecture, (start, stop), last, cuda)
             windows = windows_of(plan, parameters, states, stop - start)
             dtype = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else trainable_dtype(plan)
             embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[dtype]
@@ -136,9 +136,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
             floor = min(floor, best_stage.states.resident)
         allocated = allocated_interval(peak.total, least, floor, plan)
         live = allocated
-        if plan.attention == "eager":
-            # derived with the CPU's kernels; CUDA's softmax backward takes more
-            wider = fullest_stage(plan, softmax_workspace=True)
+        if plan.attention == "eager" or plan.autocast is not None:
+            wider = fullest_stage(plan, cuda=True)
             more = max(1.0, wider.peak.total / peak.total) if wider else 1.0
             allocated = Interval(allocated.low, allocated.expected, allocated.high * more)
             live = Interval(allocated.low, allocated.expected * more, allocated.high)

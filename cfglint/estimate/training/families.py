@@ -69,7 +69,7 @@ class Style:
 
     norm: str = "rmsnorm"
     """``rmsnorm`` (Llama: fp32 copy, cast back, times weight), ``gemma`` (all in fp32, cast at the end), ``t5``,
-    ``layernorm`` (fused), ``fused_rmsnorm`` (``F.rms_norm``)."""
+    ``layernorm`` (one kernel), ``layernorm32`` (one kernel on an fp32 copy), ``cohere`` (LayerNorm spelled out)."""
     fused_qkv: bool = False
     fused_gate_up: bool = False
     qk_norm: str = ""
@@ -92,6 +92,8 @@ class Style:
     logit_cap: bool = False
     softmax_fp32: bool = True
     """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
+    math_attention: bool = False
+    """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
     score_cap: bool = False
     query_scaled: bool = False
     """Queries multiplied by a constant before attention (OPT)."""
@@ -118,16 +120,28 @@ STYLES: Final[Mapping[str, Style]] = {
     "gemma": Style(norm="gemma", activation="gelu", embed_scale=True),
     "gemma2": Style(norm="gemma", post_norms=True, activation="gelu", embed_scale=True, logit_cap=True, score_cap=True),
     "gemma3_text": Style(norm="gemma", post_norms=True, qk_norm="head", activation="gelu", embed_scale=True),
-    "olmo2": Style(pre_norms=False, post_norms=True, qk_norm="full"),
-    "olmo": Style(norm="layernorm"),
+    "olmo2": Style(norm="gemma", pre_norms=False, post_norms=True, qk_norm="full"),
+    "olmo": Style(norm="layernorm32"),
+    "gpt_oss": Style(norm="gemma"),
+    "helium": Style(norm="gemma"),
+    "nemotron": Style(norm="layernorm", gated=False, activation="relu2", rotary=0.5),
     "granite": Style(embed_scale=True, residual_scale=True),
     "granitemoe": Style(embed_scale=True, residual_scale=True),
     "stablelm": Style(norm="layernorm", rotary=0.25),
     "starcoder2": Style(norm="layernorm", gated=False, activation="gelu"),
-    "cohere": Style(norm="layernorm", parallel=True, one_norm=True),
-    "cohere2": Style(norm="layernorm", parallel=True, one_norm=True),
+    "cohere": Style(norm="cohere", parallel=True, one_norm=True),
+    "cohere2": Style(norm="cohere", parallel=True, one_norm=True),
     "gpt_neox": Style(norm="layernorm", fused_qkv=True, parallel=True, rotary=0.25, gated=False, activation="gelu"),
-    "falcon": Style(norm="layernorm", fused_qkv=True, parallel=True, one_norm=True, gated=False, activation="gelu"),
+    "falcon": Style(
+        norm="layernorm",
+        fused_qkv=True,
+        parallel=True,
+        one_norm=True,
+        gated=False,
+        activation="gelu",
+        softmax_fp32=False,
+        math_attention=True,
+    ),
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
     "gptj": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.25, gated=False, activation="gelu_new"),
     "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
@@ -166,6 +180,9 @@ _SAME: Final[Mapping[str, str]] = {
     "deberta-v2": "bert",
     "codegen": "gptj",
     "internlm2": "llama",
+    "olmo3": "olmo2",
+    "qwen3_5": "gemma",
+    "vaultgemma": "gemma2",
     "baichuan": "llama",
     "qwen": "llama",
     "qwen3_next": "qwen3",
@@ -221,6 +238,7 @@ def style_of(architecture: Architecture) -> tuple[Style, bool]:
         changes["rotary"] = 0.0
     if architecture.model_type == "falcon" and config.get("new_decoder_architecture"):
         changes["one_norm"] = False
+        changes["math_attention"] = False
     if known and not style.gated and architecture.gated_mlp and style.norm != "t5":
         changes.pop("gated", None)
     return (replace(style, **changes) if changes else style), known  # type: ignore[arg-type]

@@ -225,7 +225,9 @@ def count_parameters(
             found.routed += elements
         matrix = on_rank(tensor, plan, tensor.elements)
         if tensor.role == "expert" and not separate_experts(plan):
-            matrix = on_rank(tensor, plan, per_layer)
+            # gate and up are one parameter
+            fused = 2 if slots_of((tensor.module,)) & {"gate", "up"} and architecture.gated_mlp else 1
+            matrix = on_rank(tensor, plan, per_layer) * fused
         found.largest = max(found.largest, matrix)
         if len(tensor.shape) == 2:
             found.rows_columns += (tensor.shape[0] + tensor.shape[1]) * tensor.count * times

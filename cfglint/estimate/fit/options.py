@@ -1,0 +1,248 @@
+"""What a training job could change: knobs, each with its options from the mildest to the strongest.
+
+Ranks order changes by what they cost in time; costs in words come from the sources named at each knob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cfglint.estimate.training.plan import RL_METHODS, Plan
+from cfglint.estimate.training.states import optimizer_kind
+from cfglint.jobs.job import TrainingJob
+
+LIGER_MODELS: Final = frozenset({
+    "llama", "llama4", "llama4_text", "mllama", "mistral", "ministral", "mixtral", "gemma", "gemma2", "gemma3",
+    "gemma3_text", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl", "qwen3_vl_moe",
+    "phi3", "granite", "glm4", "glm4v", "glm4v_moe", "olmo2", "olmo3", "internvl", "llava", "paligemma", "smollm3",
+    "falcon_h1", "exaone4", "gpt_oss", "hunyuan_v1_dense", "hunyuan_v1_moe", "deepseek_v3", "smolvlm", "pixtral",
+})  # fmt: skip
+"""Model types with a fused linear loss: liger_kernel 0.8, transformers/monkey_patch.py."""
+
+SHORTEST_SEQUENCE: Final = 512
+"""Tokens below which a shorter sequence is not proposed."""
+SMALLEST_RANK: Final = 8
+USUAL_RANK: Final = 16
+"""Rank of a LoRA proposed instead of training all weights (TRL's default)."""
+
+NESTED_NF4: Final = frozenset({"axolotl", "llamafactory"})
+"""Frameworks whose 4-bit switch means NF4 with double quantization."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One value of a knob. ``facts`` go to the estimator; ``says`` are what the files must say (``facts`` where None)."""
+
+    words: str
+    facts: Mapping[str, Any]
+    says: Mapping[str, Any] | None = None
+    cost: str = ""
+    rank: float = 0.0
+    alters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Options from the mildest to the strongest. Knobs of one ``group`` exclude each other."""
+
+    group: str
+    options: tuple[Option, ...]
+
+
+def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
+    """Every knob that is not already at its end."""
+    made = (
+        Knob("optimizer kernel", tuple(_optimizer_kernel(plan))),
+        Knob("attention", tuple(_attention(plan))),
+        Knob("loss", tuple(_loss(plan))),
+        Knob("batch", tuple(_micro_batches(plan))),
+        Knob("sharding", tuple(_zero(plan))),
+        Knob("sharding", tuple(_fsdp(plan))),
+        Knob("checkpointing", tuple(_checkpointing(plan))),
+        Knob("offload", tuple(_offload(plan))),
+        Knob("optimizer", tuple(_small_optimizers(plan))),
+        Knob("rank", tuple(_ranks(plan))),
+        Knob("sequence", tuple(_sequences(plan))),
+        Knob("method", tuple(_quantized_base(job, plan))),
+        Knob("method", tuple(_adapters(job, plan))),
+    )
+    return [knob for knob in made if knob.options]
+
+
+def _optimizer_kernel(plan: Plan) -> Iterator[Option]:
+    """``foreach`` makes temporaries as large as the parameters in ``step()`` (torch/optim/adamw.py)."""
+    if plan.offload_optimizer == "none" and plan.optimizer in ("adamw_torch", "adamw", "adamw_hf", "adam"):
+        kind, _ = optimizer_kind(plan)
+        if kind.workspace == "foreach":
+            facts = {"optimizer": "adamw_torch_fused"}
+            yield Option("the fused AdamW kernel", facts, cost="not slower", rank=0)
+
+
+def _attention(plan: Plan) -> Iterator[Option]:
+    capped = plan.architecture is not None and plan.architecture.config.get("attn_logit_softcapping")
+    if plan.attention == "eager" and not capped:
+        yield Option("SDPA attention", {"attention": "sdpa"}, cost="faster", rank=0.1)
+
+
+def _loss(plan: Plan) -> Iterator[Option]:
+    model_type = plan.architecture.model_type if plan.architecture else ""
+    if (
+        plan.loss_kernel in ("torch", "triton")
+        and plan.objective == "sft"
+        and model_type in LIGER_MODELS
+        and plan.tensor_parallel == 1
+    ):
+        facts = {"loss_kernel": "fused_linear"}
+        yield Option("a fused linear cross-entropy (Liger)", facts, cost="not slower; needs liger-kernel", rank=0.2)
+
+
+def _micro_batches(plan: Plan) -> Iterator[Option]:
+    """Smaller micro-batches that keep the effective batch exactly."""
+    if plan.micro_batch is None:
+        return
+    total = plan.micro_batch * plan.accumulation
+    for size in range(plan.micro_batch - 1, 0, -1):
+        if total % size == 0:
+            steps = total // size
+            yield Option(
+                f"micro-batch {size} with {steps} accumulation steps",
+                {"micro_batch_size": size, "gradient_accumulation_steps": steps},
+                cost="same effective batch; slower where the GPU is not filled",
+                rank=2,
+            )
+
+
+def can_shard(plan: Plan) -> bool:
+    """Plain data parallelism: nothing else divides the model yet."""
+    return (
+        plan.pipeline_parallel == plan.tensor_parallel == plan.expert_parallel == 1
+        and plan.profile.name != "megatron"
+        and plan.context_parallel == 1
+    )
+
+
+def gains_masters(plan: Plan) -> bool:
+    """DeepSpeed adds fp32 masters to a run that would train 16-bit weights alone (runtime/bf16_optimizer.py)."""
+    return not plan.adapter and not plan.master_weights and plan.weight_dtype in ("bf16", "fp16")
+
+
+def _zero(plan: Plan, assume_ranks: bool = False) -> Iterator[Option]:
+    """ZeRO (arXiv 1910.02054, section 7): stages 1 and 2 communicate as data parallelism, stage 3 half as much again."""
+    if not can_shard(plan) or plan.sharding.startswith("fsdp") or not (plan.world > 1 or assume_ranks):
+        return
+    current = int(plan.sharding[-1]) if plan.sharding.startswith("zero") else 0
+    alters = current == 0 and gains_masters(plan)
+    masters = "; adds fp32 master weights" if alters else ""
+    costs = {
+        1: "not slower",
+        2: "gradients are reduced in every micro-step" if plan.accumulation > 1 else "not slower",
+        3: "half as much communication again",
+    }
+    for stage in (1, 2, 3):
+        if stage > current and not (stage == 3 and plan.quantization):
+            yield Option(
+                f"ZeRO stage {stage}", {"zero_stage": stage}, cost=costs[stage] + masters, rank=stage, alters=alters
+            )
+
+
+def _fsdp(plan: Plan, assume_ranks: bool = False) -> Iterator[Option]:
+    if not can_shard(plan) or plan.sharding.startswith("zero") or plan.quantization:
+        return
+    facts = {"fsdp": "full_shard"}
+    if plan.sharding.startswith("fsdp") and not plan.reshard:
+        yield Option("FSDP full sharding", facts, cost="parameters are gathered again in backward", rank=2.9)
+    elif plan.sharding in ("none", "ddp") and (plan.world > 1 or assume_ranks):
+        yield Option("FSDP full sharding", facts, cost="half as much communication again", rank=3.1)
+
+
+def full_sharding(plan: Plan) -> tuple[Option, ...]:
+    """The strongest sharding by each engine, for more GPUs than the job states."""
+    zero = [option for option in _zero(plan, assume_ranks=True) if option.facts.get("zero_stage") == 3]
+    return (*zero, *_fsdp(plan, assume_ranks=True))
+
+
+def _checkpointing(plan: Plan) -> Iterator[Option]:
+    """One more forward pass of what is dropped (arXiv 1604.06174): a third of the FLOPs at most."""
+    if plan.checkpointing != "full":
+        facts = {"gradient_checkpointing": "full"}
+        yield Option("gradient checkpointing", facts, cost="20–30 % more compute", rank=4)
+
+
+def _offload(plan: Plan) -> Iterator[Option]:
+    """ZeRO-Offload (arXiv 2101.06840) and FSDP's CPU offload: states and step on the host."""
+    if not can_shard(plan) or plan.optimizer.startswith("paged"):
+        return
+    slower = "the optimizer steps on the host's CPU: slower the fewer tokens a step has"
+    if plan.sharding.startswith("fsdp"):
+        if plan.offload_parameters == "none":
+            facts = {"offload_parameters": "cpu", "offload_optimizer": "cpu"}
+            cost = f"{slower}; parameters travel over PCIe"
+            yield Option("FSDP offload to the CPU", facts, {"fsdp_offload": "cpu"}, cost, rank=7)
+        return
+    current = int(plan.sharding[-1]) if plan.sharding.startswith("zero") else 0
+    alters = current == 0 and gains_masters(plan)
+    if plan.offload_optimizer == "none":
+        stage = {"zero_stage": 2} if current == 0 else {}
+        words = "the optimizer offloaded to the CPU" + (" (ZeRO stage 2)" if stage else "")
+        yield Option(words, {**stage, "offload_optimizer": "cpu"}, cost=slower, rank=6, alters=alters)
+    if plan.offload_parameters == "none" and not plan.quantization:
+        stage = {"zero_stage": 3} if current < 3 else {}
+        rest = {"offload_optimizer": "cpu"} if plan.offload_optimizer == "none" else {}
+        yield Option(
+            "parameters and optimizer offloaded to the CPU" + (" (ZeRO stage 3)" if stage else ""),
+            {**stage, **rest, "offload_parameters": "cpu"},
+            cost=f"{slower}; parameters travel over PCIe",
+            rank=7,
+            alters=alters,
+        )
+
+
+def _small_optimizers(plan: Plan) -> Iterator[Option]:
+    """Block-wise 8-bit states (arXiv 2110.02861); bitsandbytes does not go with flat FSDP parameters."""
+    adam = plan.optimizer in ("adamw_torch", "adamw_torch_fused", "adamw", "adamw_hf", "adam")
+    if not adam or plan.sharding.startswith("fsdp") or plan.offload_optimizer != "none":
+        return
+    eight = {"optimizer": "adamw_8bit"}
+    yield Option("an 8-bit optimizer", eight, cost="not slower; needs bitsandbytes", rank=1, alters=True)
+    paged = {"optimizer": "paged_adamw_8bit"}
+    cost = "needs bitsandbytes; states move to the host under pressure"
+    yield Option("a paged 8-bit optimizer", paged, cost=cost, rank=1.5, alters=True)
+
+
+def _ranks(plan: Plan) -> Iterator[Option]:
+    rank = plan.lora_rank // 2
+    while plan.adapter and rank >= SMALLEST_RANK:
+        yield Option(f"LoRA rank {rank}", {"lora_rank": rank}, cost="fewer parameters learn", rank=2, alters=True)
+        rank //= 2
+
+
+def _sequences(plan: Plan) -> Iterator[Option]:
+    if plan.sequence is None or plan.objective in RL_METHODS:
+        return
+    length = plan.sequence // 2
+    what = "samples are packed shorter" if plan.packs else "longer samples are cut"
+    while length >= SHORTEST_SEQUENCE:
+        yield Option(f"sequence length {length:,}", {"sequence_length": length}, cost=what, rank=3, alters=True)
+        length //= 2
+
+
+def _quantized_base(job: TrainingJob, plan: Plan) -> Iterator[Option]:
+    """QLoRA (arXiv 2305.14314): weights are dequantized in every pass."""
+    if plan.adapter and plan.quantization is None and plan.sharding in ("none", "ddp", "zero1", "zero2"):
+        nested = str(job.value("framework")).lower() in NESTED_NF4
+        facts = {"quantization": "nf4-double" if nested else "nf4"}
+        cost = "the base in 4 bits (QLoRA); slower: weights are dequantized in every pass"
+        yield Option("a 4-bit base (QLoRA)", facts, {"quantization": "nf4"}, cost, rank=5, alters=True)
+
+
+def _adapters(job: TrainingJob, plan: Plan) -> Iterator[Option]:
+    if plan.adapter or plan.pretrains or plan.objective != "sft" or not can_shard(plan):
+        return
+    facts: dict[str, Any] = {"method": "lora", "lora_rank": USUAL_RANK, "lora_targets": ["all-linear"]}
+    if str(job.value("framework")).lower() == "llamafactory" and plan.compute_dtype:
+        # adapter.py: frozen weights are kept in the compute dtype
+        facts["weight_dtype"] = plan.compute_dtype
+    cost = "trains adapters instead of all weights"
+    yield Option(f"LoRA of rank {USUAL_RANK}", facts, {"method": "lora"}, cost, rank=8, alters=True)

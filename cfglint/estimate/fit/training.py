@@ -1,0 +1,272 @@
+"""What would fit of a training job: largest sizes, changes of settings, accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, Final
+
+from cfglint.estimate.fit.hardware import smallest_training_hardware
+from cfglint.estimate.fit.options import Knob, Option, knobs_of
+from cfglint.estimate.fit.result import FITTING, Change, Fit, KeptBatch, Largest
+from cfglint.estimate.fit.search import largest
+from cfglint.estimate.fit.settings import settings_for
+from cfglint.estimate.fit.what_if import WhatIf, capacity_of, need
+from cfglint.estimate.result import GIB, Estimate
+from cfglint.estimate.training.plan import Plan, resolve
+from cfglint.jobs.job import TrainingJob
+
+MOST_SEQUENCES: Final = 4096
+"""Upper bound of the search for a micro-batch."""
+MOST_TOKENS: Final = 2**21
+"""Upper bound of the search for a sequence length."""
+TOKEN_STEP: Final = 64
+"""Lengths are tried in steps of this many tokens, as kernels are tiled."""
+WORTH_SHOWING: Final = 0.05 * GIB
+"""A change that saves less is not shown."""
+MOST_STACKED: Final = 3
+"""Changes stacked at most: more is another job."""
+MOST_STACKS: Final = 3
+"""Stacks shown at most."""
+MOST_TRIED: Final = 40
+"""Stacks estimated at most (about 1 ms each)."""
+
+
+def fit_training(job: TrainingJob) -> Fit:
+    """Everything that would fit. Where a fact is missing only what does not need it is answered."""
+    search = TrainingFit(job)
+    fit = Fit(search.base, missing=tuple(search.base.memory.missing))
+    plan = search.plan
+    if plan.architecture is not None:
+        fit.model_limit = plan.architecture.max_position_embeddings
+    if search.base.memory.used is None or search.base.memory.missing:
+        return fit
+    fit.accelerators, fit.too_small = smallest_training_hardware(job, plan, search.what_if)
+    if search.capacity is None:
+        return fit
+    fit.micro_batch = search.largest_micro_batch()
+    fit.sequence_length = search.largest_sequence()
+    fit.kept_batch = search.kept_batch(fit.micro_batch)
+    if fit.fits:
+        fit.spare = list(search.spare(fit.kept_batch))
+    if search.base.memory.verdict != "fits":
+        fit.changes = search.changes()
+        if not any(change.verdict == "fits" for change in fit.changes):
+            fit.stacked = search.stacked()
+    return fit
+
+
+def fitting_changes(job: TrainingJob) -> list[Change]:
+    """Changes with which the job fits, the best first: single ones, else stacks of up to three."""
+    search = TrainingFit(job)
+    if search.base.memory.missing or search.capacity is None:
+        return []
+    fitting = [change for change in search.changes() if change.verdict in FITTING]
+    surely = [change for change in fitting if change.verdict == "fits"]
+    return surely or search.stacked() or fitting
+
+
+class TrainingFit:
+    """The searches over one training job, sharing its estimates."""
+
+    def __init__(self, job: TrainingJob) -> None:
+        self.job = job
+        self.plan: Plan = resolve(job)
+        self.what_if = WhatIf(job)
+        self.base: Estimate = self.what_if.estimate()
+        self.capacity = capacity_of(job.hardware)
+        self._knobs: list[Knob] | None = None
+
+    def _largest(self, fact: str, start: int, most: int, step: int = 1) -> Largest:
+        capacity = self.capacity or 0
+
+        def needed(which: int) -> Any:
+            return lambda n: need(self.what_if.estimate({fact: n * step}).memory)[which]
+
+        fits = largest(needed(0), capacity, max(start // step, 1), most // step)
+        expected = largest(needed(1), capacity, max(fits, 1), most // step)
+        return Largest(fits * step, max(expected, fits) * step, bounded=fits * step >= most)
+
+    def largest_micro_batch(self) -> Largest:
+        """With accumulation as it is, so that only one setting differs."""
+        return self._largest("micro_batch_size", self.plan.micro_batch or 1, MOST_SEQUENCES)
+
+    def largest_sequence(self) -> Largest:
+        return self._largest("sequence_length", self.plan.sequence or 1, MOST_TOKENS, TOKEN_STEP)
+
+    def kept_batch(self, found: Largest) -> KeptBatch | None:
+        """The largest micro-batch that fits and divides the sequences of one rank and step."""
+        micro, accumulation = self.plan.micro_batch, self.plan.accumulation
+        if micro is None or not found.expected:
+            return None
+        total = micro * accumulation
+        bound = found.fits or found.expected
+        wanted = "fits" if found.fits else "tight"
+        # with one step instead of several the gradients need not wait: one size more may fit, none fewer
+        for size in range(min(total, bound + 1), 0, -1):
+            if total % size:
+                continue
+            facts = {"micro_batch_size": size, "gradient_accumulation_steps": total // size}
+            if self.what_if.estimate(facts).memory.verdict not in ("fits", wanted):
+                continue
+            largest_size = min(bound, total)
+            remainder = None if total % largest_size == 0 else -(-total // largest_size) * largest_size
+            same = size == micro
+            settings = () if same else settings_for(self.job, facts) or ()
+            return KeptBatch(size, total // size, total, remainder, settings)
+        return None
+
+    def changes(self) -> list[Change]:
+        """Single changes: of each knob the mildest option that fits, else the strongest. Those that fit come first."""
+        found = []
+        before = need(self.base.memory)[1]
+        for knob in self._available():
+            change = self._mildest(knob, {})
+            if change is not None and (change.verdict == "fits" or before - need(change.estimate.memory)[1] >= WORTH_SHOWING):
+                found.append(change)
+        order = {"fits": 0, "tight": 1}
+        found.sort(key=lambda c: (order.get(c.verdict, 2), c.changes_training_result, c.rank))
+        return found
+
+    def _available(self) -> list[Knob]:
+        """Knobs whose options the job's framework can say."""
+        if self._knobs is None:
+            self._knobs = []
+            for knob in knobs_of(self.job, self.plan):
+                options = tuple(option for option in knob.options if self._settings(option) is not None)
+                if options:
+                    self._knobs.append(Knob(knob.group, options))
+        return self._knobs
+
+    def _settings(self, option: Option) -> Any:
+        return settings_for(self.job, option.facts if option.says is None else option.says)
+
+    def _mildest(self, knob: Knob, beside: Mapping[str, Any]) -> Change | None:
+        best: Change | None = None
+        for option in knob.options:
+            made = self.what_if.estimate({**beside, **option.facts})
+            change = self._change(option, made)
+            if best is None or need(made.memory)[1] <= need(best.estimate.memory)[1]:
+                best = change
+            if made.memory.verdict == "fits":
+                return change
+        return best
+
+    def _change(self, option: Option, made: Estimate) -> Change:
+        return Change(
+            option.words, option.facts, self._settings(option) or (), made, option.alters, option.cost, option.rank
+        )
+
+    def stacked(self) -> list[Change]:
+        """Stacks of two, then three changes that fit together, the cheapest first, as mild as they may be."""
+        knobs = self._available()
+        found: list[Change] = []
+        tried = 0
+        for among in (self._kept(knobs), knobs):
+            if not among or not self._all_together(among):
+                continue
+            for stack in self._by_cost(among):
+                if any(set(change.facts) <= _facts_of(stack) for change in found):
+                    continue
+                tried += 1
+                if tried > MOST_TRIED or len(found) >= MOST_STACKS:
+                    break
+                made = self._stack(stack)
+                if made is not None:
+                    found.append(made)
+            if found:
+                break
+        return found
+
+    @staticmethod
+    def _kept(knobs: list[Knob]) -> list[Knob]:
+        """Knobs that do not change the training result."""
+        return [knob for knob in knobs if not any(option.alters for option in knob.options)]
+
+    def _all_together(self, knobs: list[Knob]) -> bool:
+        """Whether any stack can fit: everything at its strongest, one knob of each group."""
+        facts: dict[str, Any] = {}
+        groups: set[str] = set()
+        for knob in knobs:
+            if knob.group not in groups:
+                groups.add(knob.group)
+                facts.update(knob.options[-1].facts)
+        return self.what_if.estimate(facts).memory.verdict in FITTING
+
+    @staticmethod
+    def _by_cost(knobs: list[Knob]) -> Iterator[tuple[Knob, ...]]:
+        stacks = [
+            stack
+            for size in range(2, MOST_STACKED + 1)
+            for stack in combinations(knobs, size)
+            if len({knob.group for knob in stack}) == size
+        ]
+        stacks.sort(
+            key=lambda stack: (
+                sum(knob.options[-1].alters for knob in stack),
+                sum(knob.options[-1].rank for knob in stack),
+                len(stack),
+            )
+        )
+        yield from stacks
+
+    def _stack(self, stack: tuple[Knob, ...]) -> Change | None:
+        """The strongest options together; where they fit, each as mild as the others allow."""
+        chosen = [knob.options[-1] for knob in stack]
+        if self._together(chosen).memory.verdict != "fits":
+            return None
+        for i, knob in enumerate(stack):
+            for option in knob.options[:-1]:
+                milder = [*chosen[:i], option, *chosen[i + 1 :]]
+                if self._together(milder).memory.verdict == "fits":
+                    chosen = milder
+                    break
+        made = self._together(chosen)
+        parts = tuple(self._change(option, self.what_if.estimate(option.facts)) for option in chosen)
+        return stack_of(parts, made)
+
+    def _together(self, options: list[Option]) -> Estimate:
+        facts: dict[str, Any] = {}
+        for option in options:
+            facts.update(option.facts)
+        return self.what_if.estimate(facts)
+
+    def spare(self, kept: KeptBatch | None) -> Iterator[Change]:
+        """Settings that use the room a fitting job leaves; none changes the training result."""
+        plan = self.plan
+        if kept is not None and plan.micro_batch is not None and kept.micro_batch_size > plan.micro_batch:
+            facts = {
+                "micro_batch_size": kept.micro_batch_size,
+                "gradient_accumulation_steps": kept.gradient_accumulation_steps,
+            }
+            words = f"micro-batch {kept.micro_batch_size} with {kept.gradient_accumulation_steps} accumulation steps"
+            yield Change(words, facts, kept.settings, self.what_if.estimate(facts), cost="fewer, fuller passes")
+        if plan.checkpointing == "full" and plan.profile.gradient_checkpointing is not None:
+            facts = {"gradient_checkpointing": "none"}
+            made = self.what_if.estimate(facts)
+            settings = settings_for(self.job, facts)
+            if made.memory.verdict == "fits" and settings is not None:
+                yield Change("no gradient checkpointing", facts, settings, made, cost="20–25 % less compute")
+
+
+def _facts_of(stack: tuple[Knob, ...]) -> set[str]:
+    return {name for knob in stack for name in knob.options[-1].facts}
+
+
+def stack_of(parts: tuple[Change, ...], made: Estimate) -> Change:
+    """Changes put together, with the estimate of all of them."""
+    facts: dict[str, Any] = {}
+    settings = {}
+    for part in parts:
+        facts.update(part.facts)
+        settings.update({(s.dialect, s.key): s for s in part.settings})
+    return Change(
+        " + ".join(part.words for part in parts),
+        facts,
+        tuple(settings.values()),
+        made,
+        any(part.changes_training_result for part in parts),
+        "; ".join(dict.fromkeys(part.cost for part in parts if part.cost)),
+        sum(part.rank for part in parts),
+        parts,
+    )
