@@ -1,0 +1,1 @@
+"""Rules on adapters and quantization: PEFT settings, bitsandbytes, what may be combined with what."""

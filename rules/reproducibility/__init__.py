@@ -1,0 +1,1 @@
+"""Rules on reproducibility: seeds, revisions, remote code."""

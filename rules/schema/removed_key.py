@@ -1,0 +1,161 @@
+"""SCH005."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.dialects.schema import Schema
+from cfglint.jobs.facts import Reading
+from cfglint.jobs.versions import exact
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.fixes import rename_key
+from cfglint.lint.rule import Rule, example
+
+from .standing import StatedKey, stated_keys, table_of, title, written
+
+
+class RemovedKey(Rule):
+    """A key that the stated release of the framework no longer has.
+
+    ``TrainingArguments`` raises "unexpected keyword argument", HfArgumentParser "Some keys are not used", Axolotl and
+    DeepSpeed name the removed feature. Where a format drops unknown keys, the setting is silently without effect.
+
+    How sure: the key tables are read from the frameworks' releases, minor by minor. Reported only where requirements, lock
+    files, image tags or settings state a release that surely comes after the removal.
+    """
+
+    code = "SCH005"
+    name = "removed-key"
+    family = "schema"
+    severity = "error"
+    fixable = "safe"
+    evidence = (
+        "https://github.com/huggingface/transformers/blob/main/MIGRATION_GUIDE_V5.md",
+        "https://github.com/huggingface/transformers/blob/v5.24.0/src/transformers/training_args.py",
+        "https://github.com/huggingface/trl/blob/v1.16.0/trl/trainer/sft_config.py",
+        "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/deprecated.py",
+    )
+    catalogue = (
+        "hf.removed-args",
+        "trl.max-seq-length",
+        "trl.dpo-removed-args",
+        "trl.grpo-removed-args",
+        "axolotl.deprecated",
+    )
+    good = (
+        example(
+            {
+                "train.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-0.5B
+                per_device_train_batch_size: 4
+                num_train_epochs: 1
+                evaluation_strategy: epoch
+                warmup_ratio: 0.1
+                """,
+                "requirements.txt": """
+                transformers==4.44.2
+                """,
+            },
+            note="both keys are fine in 4.44",
+        ),
+        example(
+            "train.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            per_device_train_batch_size: 4
+            num_train_epochs: 1
+            evaluation_strategy: epoch
+            """,
+            note="no release is stated: SCH006 says it as information",
+        ),
+    )
+    bad = (
+        example(
+            {
+                "train.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-0.5B
+                per_device_train_batch_size: 4
+                num_train_epochs: 1
+                evaluation_strategy: epoch
+                """,
+                "requirements.txt": """
+                transformers>=5.2
+                """,
+            },
+            at="evaluation_strategy",
+            count=1,
+        ),
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-0.5B
+                dataset_name: trl-lib/Capybara
+                per_device_train_batch_size: 4
+                learning_rate: 2.0e-5
+                max_seq_length: 4096
+                """,
+                "requirements.txt": """
+                trl==0.24.0
+                """,
+            },
+            at="max_seq_length",
+            count=1,
+        ),
+        example(
+            {
+                "ds.json": """
+                {
+                  "train_micro_batch_size_per_gpu": 2,
+                  "steps_per_print": 100,
+                  "zero_optimization": {"stage": 1},
+                  "sparse_attention": {"mode": "fixed"}
+                }
+                """,
+                "requirements.txt": """
+                deepspeed==0.19.8
+                """,
+            },
+            at="sparse_attention",
+            count=1,
+        ),
+    )
+
+    def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
+        schema = table_of(reading)
+        for key in stated_keys(reading, context):
+            if schema is not None and key.standing == "removed":
+                yield self._finding(reading, schema, key)
+
+    def _finding(self, reading: Reading, schema: Schema, key: StatedKey) -> Finding:
+        stops = _stops(schema, key)
+        framework, gone, where = title(key.owner), key.info.removed_in, written(key.route)
+        effect = "stops at it" if stops else "passes over it without a word"
+        edit = rename_key(reading, key.route, key.new_name) if key.new_name and key.renamed else None
+        return self.finding(
+            f"{where} is gone since {framework} {gone}; {_release(key.stated)} {effect}",
+            reading.origin(*key.route),
+            help=advice(key),
+            fixes=(Fix(f"rename to {key.new_name}", (edit,)),) if edit else (),
+            severity="error" if stops else "warning",
+        )
+
+
+def _stops(schema: Schema, key: StatedKey) -> bool:
+    if "stops" in key.info.note:
+        return True
+    return schema.unknown_effect(key.route[:-1], exact(key.stated)) in ("error", "passed-on")
+
+
+def _release(stated: str | None) -> str:
+    return f"the stated release ({stated.strip()})" if stated else "every release read"
+
+
+def advice(key: StatedKey) -> str:
+    """What to do with a removed or deprecated key."""
+    note = "" if "stops" in key.info.note or "without a word" in key.info.note else key.info.note
+    if key.new_name is None:
+        return note or "remove it"
+    if key.renamed:
+        return f"call it {key.new_name}" + (f" ({note[:1].lower()}{note[1:].rstrip('.')})" if note else "")
+    return note or f"{key.new_name} has taken its place"
