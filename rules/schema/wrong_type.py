@@ -14,7 +14,6 @@ from cfglint.source.node import Node, Route, Scalar, plain
 
 from .standing import stated_version, surely_named, table_of, title, values, written
 
-
 ELSEWHERE: Final = (("fp16", "min_loss_scale"),)
 """Values that a rule of their own judges."""
 
