@@ -152,13 +152,14 @@ class Fp16Overflow(Rule):
         if needed and not (isinstance(length, int) and length >= needed):
             return
         severity, confidence = self._judge(job, match)
+        verb = "may overflow" if severity == "info" else "overflows"
         where = {
             "linear": "in matrix products",
             "residual": "in the residual stream",
             "backward": "in the gradients",
         }[match.family.place]
         yield self.finding(
-            f"{match.model_type} overflows fp16 {where} (largest value {FP16_MAX:,.0f}): {match.family.seen}",
+            f"{match.model_type} {verb} fp16 {where} (largest value {FP16_MAX:,.0f}): {match.family.seen}",
             (fact, "computes in fp16"),
             (job.model_id, f"a {match.model_type} model"),
             help=self._help(job),
