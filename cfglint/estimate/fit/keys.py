@@ -104,8 +104,8 @@ KEYS: Final[Mapping[str, Table]] = {
         "micro_batch_size": "train_micro_batch_size_per_gpu",
         "gradient_accumulation_steps": "gradient_accumulation_steps",
         **{f"zero_stage={stage}": {"zero_optimization.stage": stage} for stage in (1, 2, 3)},
-        "offload_optimizer=cpu": {"zero_optimization.offload_optimizer.device": "cpu"},
-        "offload_parameters=cpu": {"zero_optimization.offload_param.device": "cpu"},
+        **{f"offload_optimizer={at}": {"zero_optimization.offload_optimizer.device": at} for at in ("cpu", "none")},
+        **{f"offload_parameters={at}": {"zero_optimization.offload_param.device": at} for at in ("cpu", "none")},
     },
     "accelerate": {
         "gradient_accumulation_steps": "gradient_accumulation_steps",
@@ -113,8 +113,8 @@ KEYS: Final[Mapping[str, Table]] = {
             f"zero_stage={stage}": {"distributed_type": "DEEPSPEED", "deepspeed_config.zero_stage": stage}
             for stage in (1, 2, 3)
         },
-        "offload_optimizer=cpu": {"deepspeed_config.offload_optimizer_device": "cpu"},
-        "offload_parameters=cpu": {"deepspeed_config.offload_param_device": "cpu"},
+        **{f"offload_optimizer={at}": {"deepspeed_config.offload_optimizer_device": at} for at in ("cpu", "none")},
+        **{f"offload_parameters={at}": {"deepspeed_config.offload_param_device": at} for at in ("cpu", "none")},
         "fsdp=full_shard": {"distributed_type": "FSDP", "fsdp_config.fsdp_sharding_strategy": "FULL_SHARD"},
         "fsdp_offload=cpu": {"fsdp_config.fsdp_offload_params": True},
     },

@@ -60,7 +60,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("batch", tuple(_micro_batches(plan))),
         Knob("sharding", tuple(_zero(plan))),
         Knob("sharding", tuple(_fsdp(plan))),
-        Knob("checkpointing", tuple(_checkpointing(plan))),
+        Knob("checkpointing", tuple(checkpointing(plan))),
         Knob("offload", tuple(_offload(plan))),
         Knob("optimizer", tuple(_small_optimizers(plan))),
         Knob("rank", tuple(_ranks(plan))),
@@ -154,7 +154,10 @@ def _fsdp(plan: Plan, assume_ranks: bool = False) -> Iterator[Option]:
     if plan.sharding.startswith("fsdp") and not plan.reshard:
         yield Option("FSDP full sharding", facts, cost="parameters are gathered again in backward", rank=2.9)
     elif plan.sharding in ("none", "ddp") and (plan.world > 1 or assume_ranks):
-        yield Option("FSDP full sharding", facts, cost="half as much communication again", rank=3.1)
+        # accelerate keeps what is trained in fp32 under FSDP with mixed precision (utils/fsdp_utils.py)
+        upcast = plan.profile.fsdp_upcasts_trainable and plan.compute_dtype is not None and gains_masters(plan)
+        cost = "half as much communication again" + ("; keeps parameters in fp32" if upcast else "")
+        yield Option("FSDP full sharding", facts, cost=cost, rank=3.1, alters=upcast)
 
 
 def full_sharding(plan: Plan) -> tuple[Option, ...]:
@@ -163,7 +166,7 @@ def full_sharding(plan: Plan) -> tuple[Option, ...]:
     return (*zero, *_fsdp(plan, assume_ranks=True))
 
 
-def _checkpointing(plan: Plan) -> Iterator[Option]:
+def checkpointing(plan: Plan) -> Iterator[Option]:
     """One more forward pass of what is dropped (arXiv 1604.06174): a third of the FLOPs at most."""
     if plan.checkpointing != "full":
         facts = {"gradient_checkpointing": "full"}
@@ -246,3 +249,9 @@ def _adapters(job: TrainingJob, plan: Plan) -> Iterator[Option]:
         facts["weight_dtype"] = plan.compute_dtype
     cost = "trains adapters instead of all weights"
     yield Option(f"LoRA of rank {USUAL_RANK}", facts, {"method": "lora"}, cost, rank=8, alters=True)
+    if plan.sharding in ("none", "ddp", "zero1", "zero2"):
+        nested = str(job.value("framework")).lower() in NESTED_NF4
+        four = {**facts, "quantization": "nf4-double" if nested else "nf4"}
+        says = {"method": "lora", "quantization": "nf4"}
+        cost = f"{cost}, over a 4-bit base"
+        yield Option(f"QLoRA of rank {USUAL_RANK}", four, says, cost, rank=9, alters=True)

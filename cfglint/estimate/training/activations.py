@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
@@ -15,6 +16,10 @@ from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import separate_experts, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
+
+RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
+RECURRENT_HEAD: Final = 64
+"""Head size of a recurrent mixer where it stands in for attention; only its product with the heads matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def activations_of(
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)
-    batch, sequence = plan.micro_batch or 0, plan.local_sequence
+    batch, sequence = plan.rows, plan.local_sequence
     runs: list[Run] = []
     selective = plan.checkpointing == "selective" and plan.profile.name != "megatron"
     checkpointed = plan.checkpointing == "full" or selective
@@ -169,10 +174,10 @@ def activations_of(
                     else trainable_dtype(plan)
                 ),
                 trainable=not plan.adapter,
-                tokens=batch if _classifies(plan, architecture) else batch * sequence,
+                tokens=batch if plan.scores_sequences or _classifies(plan, architecture) else batch * sequence,
                 chunks=8,
                 hold_logits=plan.profile.hold_logits,
-                upcast=plan.profile.upcast_logits,
+                upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
                 shift_copy=plan.profile.shift_copy,
                 autocast=plan.compute_dtype is not None,
                 saves_log_probabilities=not plan.compile,
@@ -185,7 +190,7 @@ def activations_of(
         shared = batch * sequence * sequence * DTYPE_BYTES[numerics.residual_dtype]
     elif numerics.mask:
         shared = batch * sequence * sequence
-    if style.position_bias:
+    if style.position_bias and checkpointed:
         # the relative biases of encoder and decoder and the zeros of cross-attention
         shared += 3 * architecture.num_attention_heads * sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
     return Activations(tuple(runs), head, hidden, shared, style, known)
@@ -212,6 +217,11 @@ def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, seq
     heads = layer.heads or architecture.num_attention_heads
     kv_heads = layer.kv_heads or architecture.num_key_value_heads or heads
     head_dim = layer.head_dim or architecture.head_dim
+    if layer.mixer in RECURRENT and architecture.ssm is not None and architecture.ssm.inner_size:
+        # a recurrent mixer's projections and scan, as an attention of its inner width without a score matrix
+        head_dim = RECURRENT_HEAD
+        heads = max(1, architecture.ssm.inner_size // head_dim)
+        kv_heads = heads
     moe = architecture.moe if layer.feed_forward == "moe" else None
     mla = architecture.mla if layer.mixer == "mla" else None
     return Shape(
@@ -233,5 +243,7 @@ def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, seq
         q_lora_rank=(mla.q_lora_rank or 0) if mla else 0,
         rope_dim=mla.qk_rope_head_dim if mla else 0,
         cross_sequence=sequence if layer.cross_attention else 0,
+        has_mixer=layer.mixer != "none",
+        has_feed_forward=layer.feed_forward != "none",
         moe_loop=moe is not None and plan.profile.modeling and separate_experts(plan),
     )

@@ -95,6 +95,8 @@ class Shape:
     keys: int = 0
     """Keys each query sees; ``sequence`` where 0."""
     moe_loop: bool = False
+    has_mixer: bool = True
+    has_feed_forward: bool = True
 
     @property
     def tokens(self) -> int:
@@ -496,21 +498,25 @@ class BlockWriter:
         tape, shape, style = self.tape, self.shape, self.style
         x = tape.external(self.t * shape.hidden, self.numerics.residual_dtype, True)
         width = shape.hidden
-        if style.parallel:
+        if style.parallel and shape.has_mixer and shape.has_feed_forward:
             first = self.norm(x, width)
             attended = self.attention(first)
             second = first if style.one_norm else self.norm(x, width)
             both = tape.add(self.feed_forward(second), attended)
             return tape.footprint(x, tape.add(both, x))
-        hidden = self.norm(x, width) if style.pre_norms else x
-        hidden = self.attention(hidden)
-        if style.post_norms:
-            hidden = self.norm(hidden, width)
-        if style.residual_scale:
-            hidden = tape.scale(hidden)
-        middle = tape.add(x, self.drop(hidden))
+        middle = x
+        if shape.has_mixer:
+            hidden = self.norm(x, width) if style.pre_norms else x
+            hidden = self.attention(hidden)
+            if style.post_norms:
+                hidden = self.norm(hidden, width)
+            if style.residual_scale:
+                hidden = tape.scale(hidden)
+            middle = tape.add(x, self.drop(hidden))
         if shape.cross_sequence:
             middle = tape.add(middle, self.attention(self.norm(middle, width), cross=True))
+        if not shape.has_feed_forward:
+            return tape.footprint(x, middle)
         hidden = self.norm(middle, width) if style.pre_norms else middle
         hidden = self.feed_forward(hidden)
         if style.post_norms:

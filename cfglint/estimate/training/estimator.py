@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
-from cfglint.estimate.training.activations import Activations, activations_of
+from cfglint.estimate.training.activations import RECURRENT, Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, favourable
 from cfglint.estimate.training.phases import Peak, walk
-from cfglint.estimate.training.plan import Plan, resolve
+from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
 from cfglint.estimate.training.sharding import windows_of
 from cfglint.estimate.training.states import (
     Parameters,
@@ -118,6 +118,17 @@ def estimate_training(job: TrainingJob) -> Estimate:
         )
         plan.loose.add("model_type")
     estimate.trainable_parameters = _trainable(plan, stage)
+    if architecture is not None and not architecture.tensors:
+        estimate.assumptions.append(
+            f"{architecture.model_type}: only the number of parameters is known, its split over layers is assumed"
+        )
+        plan.loose.add("parameters")
+    if architecture is not None and any(layer.mixer in RECURRENT for layer in architecture.layers):
+        estimate.assumptions.append("recurrent layers are counted like attention of their inner width")
+        plan.loose.add("mixer")
+    if plan.objective in RL_METHODS:
+        estimate.assumptions.append(f"{plan.objective}: the rollout engine's share of the device is not counted")
+        plan.loose.add("method")
     peak, states = stage.peak, stage.states
     memory.phases = dict(peak.phases)
     memory.components = components_of(plan, stage.parameters, states, peak)

@@ -99,6 +99,8 @@ class Style:
     """Queries multiplied by a constant before attention (OPT)."""
     position_bias: bool = False
     """T5's relative bias: a score-sized tensor that attention must add."""
+    upcast_loss: bool = True
+    """The model's class converts logits to fp32 before the loss (T5 does not)."""
     own_loss: bool = False
     """The model's class computes its loss in the logits' dtype, on a copy of the shifted logits."""
     packed_mask: bool = True
@@ -151,7 +153,9 @@ STYLES: Final[Mapping[str, Style]] = {
     "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
     "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True, packed_mask=False),
     "bert": replace(_LAYERNORM_PLAIN, activation="gelu"),
-    "t5": Style(norm="t5", gated=False, activation="relu", rotary=0.0, softmax_fp32=False, position_bias=True),
+    "t5": Style(
+        norm="t5", gated=False, activation="relu", rotary=0.0, softmax_fp32=False, position_bias=True, upcast_loss=False
+    ),
 }
 """Families that differ from Llama's block. What is not here and not known by its config computes as ``llama``."""
 

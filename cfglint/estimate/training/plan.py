@@ -13,7 +13,13 @@ from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
 
 RL_METHODS = ("grpo", "ppo", "rloo")
-PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "grpo", "ppo", "distill", "gkd", "rloo")
+PAIRED = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm")
+"""Methods that put two sequences of each sample through the model at once (chosen and rejected, or a shuffled one)."""
+
+FROZEN_COPIES = {"dpo": 1, "kto": 1, "ipo": 1, "ppo": 2, "distill": 1, "gkd": 1}
+"""Whole models held beside the trained one: the reference; PPO's reward model; a teacher taken to be as large."""
+
+PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
 @dataclass
@@ -70,6 +76,22 @@ class Plan:
     problems: list[str] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)
     """Facts that were assumed and move the result: they widen the interval."""
+
+    @property
+    def rows(self) -> int:
+        """Sequences in one forward pass."""
+        return (self.micro_batch or 0) * (2 if self.objective in PAIRED else 1)
+
+    @property
+    def scores_sequences(self) -> bool:
+        """One score a sequence instead of logits (reward models)."""
+        return self.objective in ("reward", "rm")
+
+    @property
+    def frozen_copies(self) -> int:
+        """Whole frozen models beside the trained one; adapters serve as their own reference when switched off."""
+        copies = FROZEN_COPIES.get(self.objective, 0)
+        return max(0, copies - 1) if self.adapter and self.objective not in ("distill", "gkd") else copies
 
     @property
     def packs(self) -> bool:

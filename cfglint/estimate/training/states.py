@@ -189,6 +189,8 @@ def count_parameters(
     start, stop = layers
     whole = stop - start == len(architecture.layers)
     tied = architecture.tie_word_embeddings
+    if not architecture.tensors:
+        return _from_total(architecture, plan, stop - start)
     for tensor in architecture.tensors:
         per_layer = tensor.elements * tensor.count
         if tensor.stack == "decoder":
@@ -241,6 +243,32 @@ def count_parameters(
             found.largest_adapter = max(found.largest_adapter, plan.lora_rank * max(rows, columns))
         if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
             found.saved_modules += elements
+    return found
+
+
+def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Parameters:
+    """Parameters where only their number is known: embeddings as the dimensions say, the rest in the blocks."""
+    total = float(architecture.total_parameters or 0)
+    table = min(float(architecture.vocab_size * architecture.hidden_size), total / 2)
+    head = 0.0 if architecture.tie_word_embeddings else table
+    blocks = max(0.0, total - table - head)
+    share = layers / max(1, len(architecture.layers)) / plan.tensor_parallel
+    found = Parameters(
+        linear=blocks * share,
+        embedding=table / plan.tensor_parallel,
+        head=head / plan.tensor_parallel,
+        largest=max(table, architecture.hidden_size * architecture.intermediate_size),
+        rows_columns=total**0.5 * 2,
+    )
+    if plan.adapter:
+        # seven projections of a block, each with hidden_size on one side and about intermediate_size on the other
+        found.adapter = (
+            plan.lora_rank
+            * len(plan.lora_slots)
+            * layers
+            * (architecture.hidden_size + max(architecture.hidden_size, architecture.intermediate_size))
+        )
+        found.largest_adapter = plan.lora_rank * max(architecture.hidden_size, architecture.intermediate_size)
     return found
 
 
@@ -322,7 +350,11 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
         weights = p.base * weight
     else:
         weights = p.base * stored_trainable
+    frozen = plan.frozen_copies * (weights if plan.adapter else p.base * weight)
     trainable = p.adapter + p.saved_modules if plan.adapter else p.base
+    if plan.objective == "ppo":
+        trainable *= 2  # policy and value model
+        weights += 0.0 if plan.adapter else p.base * stored_trainable
     if plan.adapter:
         weights += trainable * stored_trainable
     masters = 0.0
@@ -342,6 +374,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     if kind.embeddings_fp32 and not plan.adapter and plan.profile.modeling:
         optimizer += p.embedding * (8 - kind.block_bytes)
     gradients = trainable * gradient
+    weights += frozen
     whole = weights
     shards = plan.sharding not in ("none", "ddp")
     # experts are already spread over expert-parallel ranks: only the rest of the data-parallel ranks shares them

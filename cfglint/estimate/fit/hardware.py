@@ -1,0 +1,174 @@
+"""The fewest accelerators of each kind on which a job fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from cfglint.catalog.accelerators import Accelerator, accelerators
+from cfglint.estimate.fit.options import Option, checkpointing, full_sharding
+from cfglint.estimate.fit.result import Change, OnAccelerator
+from cfglint.estimate.fit.settings import settings_for
+from cfglint.estimate.fit.what_if import WhatIf, need, on_hardware
+from cfglint.estimate.result import Estimate
+from cfglint.estimate.training.plan import Plan
+from cfglint.jobs.job import Hardware, Job, TrainingJob
+
+COMMON_ACCELERATORS: Final = (
+    "T4", "L4", "RTX-4090", "A10G", "L40S", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200-SXM", "B200-SXM", "MI300X",
+)  # fmt: skip
+"""What a job is tried on where nothing says what it runs on: what clouds rent out (../shared/catalog, cloud instances)."""
+
+COUNTS: Final = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8))
+"""(per node, nodes) tried: clouds rent nodes of up to eight."""
+
+
+@lru_cache(maxsize=1)
+def common_accelerators() -> tuple[Accelerator, ...]:
+    """The catalogue's rows of :data:`COMMON_ACCELERATORS`, the one with the least memory first."""
+    rows = {accelerator.id: accelerator for accelerator in accelerators()}
+    found = [rows[name] for name in COMMON_ACCELERATORS if name in rows]
+    return tuple(sorted(found, key=lambda accelerator: accelerator.usable_bytes))
+
+
+def tried_accelerators(hardware: Hardware) -> list[tuple[Accelerator, bool]]:
+    """The stated accelerator first (of variants the smallest), then the common ones."""
+    mine = min(hardware.candidates, key=lambda a: a.usable_bytes, default=None)
+    others = [(a, False) for a in common_accelerators() if all(a.id != c.id for c in hardware.candidates)]
+    return [(mine, True), *others] if mine is not None else others
+
+
+def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) -> tuple[list[OnAccelerator], list[str]]:
+    """For each accelerator the fewest that carry the job, and the accelerators on which no number tried does.
+
+    The job's own sharding is kept; a job that shards nothing is also tried with all of it sharded over several.
+    """
+    found: list[OnAccelerator] = []
+    too_small: list[str] = []
+    layouts = list(_layouts(job, plan))
+    needs: dict[tuple[int, int], float] = {}
+    for accelerator, stated in tried_accelerators(job.hardware):
+        name = job.hardware.name if stated and len(job.hardware.candidates) > 1 else accelerator.id
+        row = None
+        for index, layout in enumerate(layouts):
+            for position, (gpus, nodes) in enumerate(layout.counts):
+                # what a device needs hardly depends on which it is: skip the estimate where it cannot fit
+                known = needs.get((index, position))
+                if known is not None and known > accelerator.usable_bytes * CERTAIN:
+                    continue
+                facts = layout.facts(job, plan, gpus * nodes)
+                made = what_if.estimate(facts, on_hardware(job, accelerator, gpus, nodes))
+                needs[index, position] = need(made.memory)[0]
+                if made.memory.verdict == "fits":
+                    row = _row(job, plan, layout, facts, accelerator, name, (gpus, nodes), made, stated)
+                    break
+            if row is not None:
+                break
+        if row is None:
+            too_small.append(name)
+        else:
+            found.append(row)
+    return found, too_small
+
+
+CERTAIN: Final = 1.1
+"""What one kind of device needs may differ from another's by this much (context, cached blocks given back)."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Numbers of devices to try, with settings changed besides."""
+
+    counts: tuple[tuple[int, int], ...]
+    options: tuple[Option, ...] = ()
+    micro_batch: int | None = None
+    """Micro-batch instead of the job's own, with accumulation that keeps the effective batch."""
+
+    def facts(self, job: Job, plan: Plan, gpus: int) -> dict[str, Any]:
+        """Facts on ``gpus`` devices: accumulation keeps the effective batch where it divides."""
+        facts: dict[str, Any] = {}
+        for option in self.options:
+            facts.update(option.facts)
+        data = gpus // _ways(plan)
+        if job.value("data_parallel_size") is not None:
+            facts["data_parallel_size"] = data
+        micro = self.micro_batch or plan.micro_batch
+        if micro is None:
+            return facts
+        if self.micro_batch is not None:
+            facts["micro_batch_size"] = micro
+        steps, rest = divmod(_sequences(job, plan) or 0, micro * data)
+        if not steps or rest:
+            # the number of devices is not stated, or does not divide: a rank's own share is kept
+            steps = plan.accumulation * (plan.micro_batch or micro) // micro
+        if steps != plan.accumulation:
+            facts["gradient_accumulation_steps"] = steps
+        return facts
+
+
+def _ways(plan: Plan) -> int:
+    return plan.tensor_parallel * plan.pipeline_parallel * plan.context_parallel
+
+
+def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
+    """The job as it is, then with what does not change its result: smaller micro-batches, checkpointing, sharding."""
+    ways = _ways(plan)
+    counts = tuple((gpus, nodes) for gpus, nodes in COUNTS if gpus * nodes % ways == 0)
+    unsharded = plan.sharding in ("none", "ddp")
+    bases = [Layout(counts[:1] if unsharded else counts)]
+    if unsharded:
+        for option in full_sharding(plan):
+            if settings_for(job, option.facts) is not None:
+                bases.append(Layout(counts[1:], (option,)))
+                break
+    yield bases[0]
+    smaller = 1 if plan.micro_batch is not None and plan.micro_batch > 1 else None
+    recompute = tuple(o for o in checkpointing(plan) if settings_for(job, o.facts) is not None)
+    for base in bases:
+        if base.options:
+            yield base
+        if smaller:
+            yield Layout(base.counts, base.options, smaller)
+        if recompute:
+            yield Layout(base.counts, (*base.options, *recompute), smaller)
+
+
+def _sequences(job: Job, plan: Plan) -> int | None:
+    """The effective batch, where the number of devices is stated."""
+    if job.hardware.world_size is None or plan.micro_batch is None:
+        return None
+    return plan.micro_batch * plan.accumulation * plan.data_parallel
+
+
+def _row(
+    job: Job,
+    plan: Plan,
+    layout: Layout,
+    facts: Mapping[str, Any],
+    accelerator: Accelerator,
+    name: str,
+    counts: tuple[int, int],
+    made: Estimate,
+    stated: bool,
+) -> OnAccelerator:
+    change = None
+    micro = layout.micro_batch or plan.micro_batch
+    steps = facts.get("gradient_accumulation_steps", plan.accumulation)
+    if layout.options or layout.micro_batch:
+        says = {name: value for name, value in facts.items() if name != "data_parallel_size"}
+        words = [f"micro-batch {layout.micro_batch}"] if layout.micro_batch else []
+        words += [option.words for option in layout.options]
+        change = Change(
+            " + ".join(words),
+            facts,
+            settings_for(job, says) or (),
+            made,
+            any(option.alters for option in layout.options),
+            "; ".join(option.cost for option in layout.options),
+            sum(option.rank for option in layout.options),
+        )
+    sequences = None if micro is None else micro * steps * (counts[0] * counts[1] // _ways(plan))
+    changed = steps if steps != plan.accumulation else None
+    return OnAccelerator(name, accelerator.usable_bytes, *counts, made, change, stated, changed, sequences)
