@@ -36,6 +36,11 @@ DISTINCTIVE = frozenset(
         "pipeline_parallel_size",
     ]
 )
+GENERIC = frozenset(
+    "model dtype port host seed tokenizer revision config quantization api_key device task runner hf_token root_path "
+    "download_dir log_config_file disable_log_stats allowed_origins allowed_methods allowed_headers".split()
+)
+"""vLLM's arguments whose names stand in many other tools' files."""
 FACTS: dict[str, str] = {
     "model": "model_id",
     "dtype": "dtype",
@@ -106,7 +111,11 @@ class VllmDialect(Dialect):
         keys = {k.replace("-", "_") for k in root.keys()}  # noqa: SIM118
         hits = keys & DISTINCTIVE
         if len(hits) < 2 and not ("model" in keys and hits):
-            return None
+            # a short file: nothing but arguments of vLLM, one of them its own
+            own = keys & _known_arguments() - GENERIC
+            if not own or "model" not in keys or keys - _known_arguments():
+                return None
+            hits = own
         if any(isinstance(e.value, Mapping) and e.name not in _STRUCTURED for e in root.index.values()):
             return None
         known = _known_arguments()
