@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.estimate.changes import fitting_changes
+from cfglint.estimate.fit import fitting_changes
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -48,24 +48,32 @@ def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) ->
     found: list[OnAccelerator] = []
     too_small: list[str] = []
     layouts = list(_layouts(job, plan))
-    needs: dict[tuple[int, int], float] = {}
+    # the job as it is, if any number carries it so; else the fewest devices, with the fewest changes
+    tries = [(0, counts) for counts in layouts[0].counts]
+    tries += [(i, counts) for counts in COUNTS for i, layout in enumerate(layouts) if i and counts in layout.counts]
+    needs: dict[tuple[int, tuple[int, int]], float] = {}
     for accelerator, stated in tried_accelerators(job.hardware):
         name = job.hardware.name if stated and len(job.hardware.candidates) > 1 else accelerator.id
         row = None
-        for index, layout in enumerate(layouts):
-            for position, (gpus, nodes) in enumerate(layout.counts):
-                # what a device needs hardly depends on which it is: skip the estimate where it cannot fit
-                known = needs.get((index, position))
-                if known is not None and known > accelerator.usable_bytes * CERTAIN:
-                    continue
-                facts = layout.facts(job, plan, gpus * nodes)
-                made = what_if.estimate(facts, on_hardware(job, accelerator, gpus, nodes))
-                needs[index, position] = need(made.memory)[0]
-                if made.memory.verdict == "fits":
-                    row = _row(job, plan, layout, facts, accelerator, name, (gpus, nodes), made, stated)
+        for index, counts in tries:
+            # what a device needs hardly depends on which it is: skip the estimate where it cannot fit
+            known = needs.get((index, counts))
+            if known is not None and known > accelerator.usable_bytes * CERTAIN:
+                continue
+            layout, gpus = layouts[index], counts[0] * counts[1]
+            facts, hardware = layout.facts(job, plan, gpus), on_hardware(job, accelerator, *counts)
+            made = what_if.estimate(facts, hardware)
+            needs[index, counts] = need(made.memory)[0]
+            if made.memory.verdict != "fits":
+                continue
+            for milder in layout.milder(plan):
+                milder_facts = milder.facts(job, plan, gpus)
+                other = what_if.estimate(milder_facts, hardware)
+                if other.memory.verdict == "fits":
+                    layout, facts, made = milder, milder_facts, other
                     break
-            if row is not None:
-                break
+            row = _row(job, plan, layout, facts, accelerator, name, counts, made, stated)
+            break
         if row is None:
             too_small.append(name)
         else:
@@ -85,6 +93,14 @@ class Layout:
     options: tuple[Option, ...] = ()
     micro_batch: int | None = None
     """Micro-batch instead of the job's own, with accumulation that keeps the effective batch."""
+
+    def milder(self, plan: Plan) -> Iterator[Layout]:
+        """The same with larger micro-batches, the largest first."""
+        if self.micro_batch is not None and plan.micro_batch is not None:
+            total = plan.micro_batch * plan.accumulation
+            for size in range(plan.micro_batch - 1, self.micro_batch, -1):
+                if total % size == 0:
+                    yield replace(self, micro_batch=size)
 
     def facts(self, job: Job, plan: Plan, gpus: int) -> dict[str, Any]:
         """Facts on ``gpus`` devices: accumulation keeps the effective batch where it divides."""

@@ -1,0 +1,186 @@
+"""The jobs a command is asked about: those of the files given, or one that ``--set`` flags make up."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cfglint.cli.arguments import hardware_options, settings_resolver
+
+if TYPE_CHECKING:
+    from cfglint.jobs.job import Job
+    from cfglint.jobs.linker import HardwareOptions
+    from cfglint.source.node import SourceFile
+
+SET_PATH: Final = "--set"
+"""Path of the job file that ``--set`` flags make up; origins then read ``--set``."""
+
+SERVING_FRAMEWORKS: Final = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy", "llama.cpp"})
+HARDWARE_KEYS: Final = {"gpu": "gpu", "gpus_per_node": "gpus", "nodes": "nodes"}
+_KEY: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """The paths, and ``--set``."""
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: .)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="a job's fact in the words of the job file; without paths these make up the job, with paths they count over "
+        "what the files say",
+    )  # fmt: skip
+
+
+@dataclass
+class Asked:
+    """The jobs found, with what went wrong. ``code`` is the exit code of unreadable paths; ``problem`` a usage error."""
+
+    jobs: list[Job] = field(default_factory=list)
+    files: int = 0
+    recognised: int = 0
+    code: int = 0
+    problem: str = ""
+
+    def say_none(self) -> None:
+        """Say on stderr that there is nothing to answer about."""
+        plural = "s" if self.files != 1 else ""
+        print(f"no job found in {self.files} file{plural} ({self.recognised} recognised)", file=sys.stderr)
+
+
+def usage(command: str, problem: str) -> int:
+    """Say what is wrong with a command's arguments; the exit code."""
+    for line in problem.splitlines():
+        print(f"cfglint {command}: {line}", file=sys.stderr)
+    return 2
+
+
+def asked_jobs(args: argparse.Namespace) -> Asked:
+    """Whole jobs of the paths given, with the facts and hardware that flags state over the files' own."""
+    from cfglint.lint.engine import understand
+
+    asked = Asked()
+    stated, asked.problem = _stated(args.set)
+    if asked.problem:
+        return asked
+    resolver = settings_resolver(args)
+    hardware = hardware_options(args)
+    overrides: dict[str, Any] = {}
+    if stated and not args.paths:
+        files = [_job_file(stated)]
+    else:
+        files, asked.code = _read(args, resolver)
+        overrides, hardware, asked.problem = _overrides(stated, hardware)
+        if asked.problem:
+            return asked
+    context, reports = understand(files, resolver, hardware)
+    problems = [p for reading in context.readings if reading.dialect == "cfglint-job" for p in _unknown_keys(reading)]
+    asked.problem = "\n".join(problems)
+    asked.files = len(files)
+    asked.recognised = sum(bool(report.dialects) for report in reports.values())
+    asked.jobs = [_overridden(job, overrides) for job in context.jobs if not job.partial]
+    return asked
+
+
+def _overridden(job: Job, overrides: dict[str, Any]) -> Job:
+    if not overrides:
+        return job
+    from cfglint.estimate.fit.what_if import with_facts
+    from cfglint.jobs.facts import FlagOrigin
+
+    job = with_facts(job)
+    for name, value in overrides.items():
+        job.state_first(name, value, FlagOrigin("--set"))
+    return job
+
+
+def _read(args: argparse.Namespace, resolver: Any) -> tuple[list[SourceFile], int]:
+    from cfglint.discovery import discover
+    from cfglint.source import read_file
+
+    found = discover(args.paths or ["."], resolver)
+    for path, why in found.unreadable:
+        print(f"cfglint: {path}: {why}", file=sys.stderr)
+    return [read_file(Path(path), path) for path in found.files], 2 if found.unreadable else 0
+
+
+def _stated(flags: Iterable[str]) -> tuple[dict[str, str], str]:
+    stated: dict[str, str] = {}
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        if not equals or not _KEY.fullmatch(key) or "\n" in value:
+            return {}, f"--set {flag}: KEY=VALUE is needed, as in --set micro_batch_size=4"
+        if key in stated:
+            return {}, f"--set {key}=… stands twice"
+        stated[key] = value
+    return stated, ""
+
+
+def _job_file(stated: dict[str, str]) -> SourceFile:
+    """The job file that the flags say, each on its own line."""
+    from cfglint.source import parse_text
+
+    written = dict(stated)
+    kind = "serve" if written.get("framework") in SERVING_FRAMEWORKS else "train"
+    written.setdefault("kind", kind)
+    text = "".join(f"{key}: {value}\n" for key, value in written.items()) + "cfglint: 1\n"
+    return parse_text(SET_PATH, text, "yaml")
+
+
+def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[dict[str, Any], HardwareOptions, str]:
+    """Facts for every job of the paths given, hardware flags among them, and what is wrong with them."""
+    from cfglint.source import parse_text
+
+    facts: dict[str, Any] = {}
+    for key, text in stated.items():
+        file = parse_text(SET_PATH, f"{key}: {text}\n", "yaml")
+        if file.problems or not file.documents:
+            return {}, hardware, f"--set {key}={text}: not a YAML value"
+        from cfglint.source.node import plain
+
+        value = plain(file.documents[0].at(key))
+        if key in ("model", "kind", "name", "cfglint", "jobs"):
+            return {}, hardware, f"--set {key}=… makes up a job of its own: use it without paths"
+        if key in HARDWARE_KEYS:
+            wrong = not isinstance(value, str) if key == "gpu" else not isinstance(value, int) or value < 1
+            if wrong:
+                return (
+                    {},
+                    hardware,
+                    f"--set {key}={text}: {'a name' if key == 'gpu' else 'a whole number from 1'} is needed",
+                )
+            given: Any = {HARDWARE_KEYS[key]: value}
+            hardware = replace(hardware, **given)
+            continue
+        problem = _unknown_key(key, None)
+        if problem:
+            return {}, hardware, f"--set {problem}"
+        facts[key] = value
+    return facts, hardware, ""
+
+
+def _unknown_keys(reading: Any) -> list[str]:
+    from cfglint.dialects.cfglint_job import STRUCTURE
+
+    problems = []
+    for key in list(reading.root.index):
+        problem = "" if key in STRUCTURE else _unknown_key(key, reading.kind)
+        if problem:
+            place = "--set" if reading.document.path == SET_PATH else reading.origin(key).describe()
+            problems.append(f"{place}: {problem}")
+    return problems
+
+
+def _unknown_key(key: str, kind: str | None) -> str:
+    from cfglint.dialects.cfglint_job import RENAMED, fact_names
+
+    known = set(RENAMED).union(*(fact_names(k) for k in ((kind,) if kind else ("train", "serve"))))
+    if key in known - {"model_id"}:
+        return ""
+    close = get_close_matches(key, known, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "CONTRACT.md lists the keys of a job file"
+    return f"unknown key `{key}`; {hint}"

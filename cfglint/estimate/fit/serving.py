@@ -1,0 +1,176 @@
+"""What would fit of a server: context, concurrency, tensor parallelism, accelerators, and what each setting frees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cfglint.estimate.fit.hardware import tried_accelerators
+from cfglint.estimate.fit.result import FITTING, Change, Fit, Largest, OnAccelerator
+from cfglint.estimate.fit.search import largest
+from cfglint.estimate.fit.settings import settings_for
+from cfglint.estimate.fit.what_if import WhatIf, on_hardware
+from cfglint.estimate.result import Estimate
+from cfglint.estimate.serving import serving_levers
+from cfglint.jobs.job import ServingJob
+
+LENGTH_STEP: Final = 64
+"""Context lengths are tried in steps of this many tokens: a multiple of every engine's block."""
+MOST_LENGTH: Final = 2**24
+TENSOR_SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
+"""Tensor-parallel sizes tried, where heads divide; above eight they span nodes."""
+GPUS_PER_NODE: Final = 8
+
+COSTS: Final[dict[str, tuple[str, bool]]] = {
+    "max_num_seqs": ("fewer requests at once", False),
+    "max_num_batched_tokens": ("prefill in smaller pieces: later first tokens", False),
+    "gpu_memory_utilization": ("less room for CUDA graphs and other processes", False),
+    "enforce_eager": ("no CUDA graphs: slower decoding", False),
+    "kv_cache_dtype": ("keys and values are rounded: outputs differ slightly", True),
+    "max_model_len": ("longer requests are refused", False),
+    "tensor_parallel_size": ("more GPUs; an all-reduce in every layer", False),
+}
+"""What a lever costs, and whether outputs differ."""
+
+
+def fit_serving(job: ServingJob) -> Fit:
+    """Everything that would fit. Without an accelerator only the accelerators are answered."""
+    what_if = WhatIf(job)
+    base = what_if.estimate()
+    fit = Fit(base, missing=tuple(base.memory.missing))
+    if job.architecture is not None:
+        fit.model_limit = job.architecture.max_position_embeddings
+    if any(name != "gpu" for name in fit.missing):
+        return fit
+    fit.accelerators, fit.too_small = _smallest(job, what_if)
+    if base.memory.used is None or fit.missing:
+        return fit
+    fit.max_model_len = _largest_length(job, what_if, fit.model_limit)
+    fit.changes = list(_levers(job, what_if, fit.max_model_len))
+    if not fit.fits and not any(change.verdict in FITTING for change in fit.changes):
+        fit.stacked = list(_stacked(job, what_if, fit.changes))
+    fit.tensor_parallel = _tensor_parallel(job, what_if)
+    return fit
+
+
+def _largest_length(job: ServingJob, what_if: WhatIf, limit: int | None) -> Largest | None:
+    """The largest ``max_model_len`` with the verdict ``fits``, and the largest that is not expected to fail."""
+    stated = job.value("max_model_len")
+    most = max(limit or 0, stated if isinstance(stated, int) else 0) or MOST_LENGTH
+    steps = max(1, most // LENGTH_STEP)
+
+    def fails(verdicts: tuple[str, ...]) -> Any:
+        def test(n: int) -> float:
+            verdict = what_if.estimate({"max_model_len": n * LENGTH_STEP}).memory.verdict
+            return 0.0 if verdict in verdicts else 1.0
+
+        return test
+
+    start = (stated if isinstance(stated, int) else most) // LENGTH_STEP
+    fits = largest(fails(("fits",)), 0.5, max(start, 1), steps)
+    expected = largest(fails(FITTING), 0.5, max(fits, 1), steps)
+    return Largest(fits * LENGTH_STEP, max(fits, expected) * LENGTH_STEP, bounded=fits >= steps)
+
+
+def _levers(job: ServingJob, what_if: WhatIf, length: Largest | None) -> Iterator[Change]:
+    found = []
+    for name, value, freed, note in serving_levers(job):
+        if name == "tensor_parallel_size":
+            continue
+        if name == "max_model_len" and length is not None:
+            value = length.fits or length.expected or value
+        found.append(_change(job, what_if, name, value, freed, note))
+    yield from sorted(found, key=lambda c: (c.verdict not in FITTING, c.changes_training_result, -(c.freed or 0)))
+
+
+def _change(job: ServingJob, what_if: WhatIf, name: str, value: Any, freed: float | None, note: str = "") -> Change:
+    cost, alters = COSTS.get(name, ("", False))
+    facts = {name: value}
+    made = what_if.estimate(facts)
+    return Change(note or f"{name}: {value}", facts, settings_for(job, facts) or (), made, alters, cost, freed=freed)
+
+
+def _stacked(job: ServingJob, what_if: WhatIf, levers: list[Change]) -> Iterator[Change]:
+    """All levers one after another, the one that frees most first, until the server starts."""
+    facts: dict[str, Any] = {}
+    parts: list[Change] = []
+    for lever in sorted(levers, key=lambda c: (c.changes_training_result, -(c.freed or 0))):
+        facts.update(lever.facts)
+        parts.append(lever)
+        made = what_if.estimate(facts)
+        if made.memory.verdict in FITTING:
+            yield Change(
+                " + ".join(part.words for part in parts),
+                dict(facts),
+                settings_for(job, facts) or (),
+                made,
+                any(part.changes_training_result for part in parts),
+                "; ".join(dict.fromkeys(part.cost for part in parts if part.cost)),
+                parts=tuple(parts),
+            )
+            return
+
+
+def tensor_sizes(job: ServingJob) -> list[int]:
+    """Sizes that divide the attention heads, and go evenly with the key-value heads (split, or each copied)."""
+    arch = job.architecture
+    heads = arch.num_attention_heads if arch else 0
+    cached = arch.num_key_value_heads if arch and arch.mla is None else 0
+    return [
+        size
+        for size in TENSOR_SIZES
+        if not (heads and heads % size) and not (cached and cached % size and size % cached)
+    ]
+
+
+def _stages(job: ServingJob) -> int:
+    stages = job.value("pipeline_parallel_size", 1)
+    return stages if isinstance(stages, int) and stages >= 1 else 1
+
+
+def _tensor_parallel(job: ServingJob, what_if: WhatIf) -> Change | None:
+    if str(job.value("framework")).lower() == "llama.cpp":
+        return None
+    for size in tensor_sizes(job):
+        made = what_if.estimate({"tensor_parallel_size": size})
+        if made.memory.verdict in FITTING:
+            return _change(job, what_if, "tensor_parallel_size", size, None)
+    return None
+
+
+def _smallest(job: ServingJob, what_if: WhatIf) -> tuple[list[OnAccelerator], list[str]]:
+    """For each accelerator the smallest tensor-parallel size that starts and holds one request of full length."""
+    found, too_small = [], []
+    splits = str(job.value("framework")).lower() != "llama.cpp"
+    stages = _stages(job)
+    for accelerator, stated in tried_accelerators(job.hardware):
+        name = job.hardware.name if stated and len(job.hardware.candidates) > 1 else accelerator.id
+        row = None
+        for size in tensor_sizes(job) if splits else [1]:
+            gpus, nodes = _nodes(size * stages)
+            facts = {"tensor_parallel_size": size} if splits else {}
+            made = what_if.estimate(facts, on_hardware(job, accelerator, gpus, nodes))
+            if made.memory.verdict in FITTING:
+                change = None
+                if splits and size != (job.value("tensor_parallel_size") or 1):
+                    change = Change(f"tensor_parallel_size: {size}", facts, settings_for(job, facts) or (), made)
+                row = OnAccelerator(name, accelerator.usable_bytes, gpus, nodes, made, change, stated)
+                break
+        if row is None:
+            too_small.append(name)
+        else:
+            found.append(row)
+    return found, too_small
+
+
+def _nodes(gpus: int) -> tuple[int, int]:
+    """(per node, nodes) for so many devices in nodes of eight."""
+    return (gpus, 1) if gpus <= GPUS_PER_NODE else (GPUS_PER_NODE, -(-gpus // GPUS_PER_NODE))
+
+
+def kv_figures(made: Estimate) -> tuple[float | None, float | None]:
+    """KV tokens and requests of full length at once, as expected."""
+    serving = made.serving
+    if serving is None:
+        return None, None
+    return (serving.kv_tokens.expected if serving.kv_tokens else None), serving.max_concurrency
