@@ -62,11 +62,12 @@ def _words(node: Node | None) -> list[Word]:
     """Compose splits a string as a shell does; a list is taken as it is."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return words_of(node)
-    parsed = parse_shell("", node.value)
+    # no shell runs it: line ends are blanks, and a string that starts with an option has no program
+    parsed = parse_shell("", "command " + node.value.replace("\\\n", " ").replace("\n", " "))
     words: list[Word] = []
     searched = 0
-    for command in parsed.script.commands if parsed.script else []:
-        for word in command.words:
+    for index, command in enumerate(parsed.script.commands if parsed.script else []):
+        for word in command.words[1:] if index == 0 else command.words:
             offset = node.raw.find(word.raw, searched) if word.raw else -1
             if offset >= 0:
                 searched = offset + len(word.raw)
