@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,18 @@ class Setting:
         if self.key.startswith("-"):
             return self.key if self.value is True else f"{self.key} {value}"
         return f"{self.key}: {value}"
+
+
+def settings_words(settings: Sequence[Setting], primary: str = "") -> str:
+    """Settings on one line: those of files that are there, with their file where it is not ``primary``; then what the
+    files still to be written hold."""
+    words = []
+    for setting in settings:
+        if setting.path:
+            words.append(setting.words() + (f" ({setting.path})" if setting.path != primary and primary else ""))
+    new = [setting.words() for setting in settings if not setting.path]
+    inside = f" with {', '.join(new)}" if words else ", ".join(new)
+    return ", ".join(words) + (inside if new else "")
 
 
 def shown(value: Any) -> str:
@@ -70,9 +82,9 @@ class Change:
     def host(self) -> Interval | None:
         return self.estimate.memory.host
 
-    def settings_words(self) -> str:
+    def settings_words(self, primary: str = "") -> str:
         """The keys to set, or the change in words where no key is known."""
-        return ", ".join(setting.words() for setting in self.settings) or self.words
+        return settings_words(self.settings, primary) or self.words
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         norm_kernel=profile.norm_kernel,
         modeling=profile.modeling,
         norm_autocasts=profile.norms_follow_autocast,
+        checkpointed=plan.checkpointing == "full",
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
@@ -131,6 +132,8 @@ def activations_of(
 ) -> Activations:
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
+    if style.own_loss and (plan.version or "").lstrip(">=~^ ").startswith("5"):
+        style = replace(style, own_loss=False)
     numerics = numerics_of(plan, style, cuda)
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:
@@ -144,7 +147,7 @@ def activations_of(
         selected = (*architecture.encoder_layers, *selected)
     for key, group in groupby(selected, key=_kind):
         count = sum(1 for _ in group)
-        shape = _shape(architecture, key, plan, batch, sequence)
+        shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, numerics)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
         if checkpointed and plan.profile.offloads_checkpoints:
@@ -212,7 +215,9 @@ def _kind(layer: Layer) -> Layer:
     return replace(layer, index=0, window=None)
 
 
-def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, sequence: int) -> Shape:
+def _shape(
+    architecture: Architecture, layer: Layer, plan: Plan, batch: int, sequence: int, all_experts: bool = False
+) -> Shape:
     tp = plan.tensor_parallel
     heads = layer.heads or architecture.num_attention_heads
     kv_heads = layer.kv_heads or architecture.num_key_value_heads or heads
@@ -234,7 +239,7 @@ def _shape(architecture: Architecture, layer: Layer, plan: Plan, batch: int, seq
         value_dim=mla.v_head_dim if mla else head_dim,
         intermediate=max(1, (layer.intermediate_size or architecture.intermediate_size) // tp),
         experts=moe.num_experts if moe else 0,
-        top_k=moe.top_k if moe else 0,
+        top_k=(moe.num_experts if all_experts else moe.top_k) if moe else 0,
         expert_intermediate=moe.intermediate_size if moe else 0,
         shared_intermediate=moe.shared_intermediate_size // tp if moe else 0,
         tensor_parallel=tp,

@@ -50,6 +50,7 @@ class Numerics:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     """``fused``: gate and up saved, the product recomputed (Liger)."""
+    checkpointed: bool = False
     compiled: bool = False
     """torch.compile: elementwise chains (norms, rotary, gated activation) are one kernel each."""
     modeling: bool = True
@@ -271,7 +272,9 @@ class BlockWriter:
             biased = style.position_bias and not cross
             if style.math_attention and numerics.attention == "sdpa" and shape.heads > shape.kv_heads:
                 return self._math_attention(q, k, v, width, rows * keys)
-            if biased and numerics.train_base and numerics.attention == "sdpa":
+            # the bias is trained, or under checkpointing the zeros that stand in for it in cross-attention are
+            trained = numerics.checkpointed if cross else numerics.train_base
+            if style.position_bias and trained and numerics.attention == "sdpa":
                 return self._math_attention(q, k, v, width, rows * keys)
             lse = tape.op((), rows, "fp32")
             extra: tuple[Value, ...] = (lse,)

@@ -107,6 +107,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
             estimate.assumptions.append(f"the layers of {architecture.model_type} models are not known")
     stage = fullest_stage(plan)
     if stage is None:
+        memory.missing = list(dict.fromkeys(memory.missing))
         memory.verdict, memory.capacity = decide(None, job.hardware.candidates, memory.missing)
         return estimate
     if not optimizer_kind(plan)[1]:

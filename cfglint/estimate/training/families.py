@@ -105,6 +105,8 @@ class Style:
     """The model's class computes its loss in the logits' dtype, on a copy of the shifted logits."""
     packed_mask: bool = True
     """Position ids reach the mask, so packed samples give a dense one (OPT and BLOOM pass none)."""
+    all_experts: bool = False
+    """Every expert computes every token, weighted by the router (Llama 4 in transformers)."""
     residual_scale: bool = False
     """Sublayer outputs multiplied by a constant (Granite)."""
 
@@ -124,7 +126,10 @@ STYLES: Final[Mapping[str, Style]] = {
     "gemma3_text": Style(norm="gemma", post_norms=True, qk_norm="head", activation="gelu", embed_scale=True),
     "olmo2": Style(norm="gemma", pre_norms=False, post_norms=True, qk_norm="full"),
     "olmo": Style(norm="layernorm32"),
-    "gpt_oss": Style(norm="gemma"),
+    "gpt_oss": Style(norm="gemma", softmax_fp32=False),
+    "exaone4": Style(pre_norms=False, post_norms=True, qk_norm="head"),
+    "llama4_text": Style(norm="gemma", all_experts=True),
+    "bart": replace(_LAYERNORM_PLAIN, activation="gelu", softmax_fp32=False, packed_mask=False, upcast_loss=False),
     "helium": Style(norm="gemma"),
     "nemotron": Style(norm="layernorm", gated=False, activation="relu2", rotary=0.5),
     "granite": Style(embed_scale=True, residual_scale=True),
@@ -185,6 +190,11 @@ _SAME: Final[Mapping[str, str]] = {
     "codegen": "gptj",
     "internlm2": "llama",
     "olmo3": "olmo2",
+    "llama4": "llama4_text",
+    "mbart": "bart",
+    "pegasus": "bart",
+    "marian": "bart",
+    "whisper": "bart",
     "qwen3_5": "gemma",
     "vaultgemma": "gemma2",
     "baichuan": "llama",

@@ -1,0 +1,117 @@
+"""The autograd tape against tensors counted by hand, in bytes."""
+
+from __future__ import annotations
+
+from cfglint.estimate.training.tape import Tape, Value, Weight
+
+
+def start(tape: Tape, elements: float, dtype: str = "bf16") -> Value:
+    return tape.external(elements, dtype, grad=True)
+
+
+def test_linear_saves_its_input_only_where_the_weight_trains() -> None:
+    for trains, saves in ((True, True), (False, False)):
+        tape = Tape()
+        x = start(tape, 10)
+        y = tape.linear(x, Weight(50, "bf16", trains), 5)
+        footprint = tape.footprint(x, y)
+        assert footprint.saves_input is saves
+        assert footprint.gradients == (100 if trains else 0)
+        assert footprint.saved == 0  # the block's own input is counted by its maker
+
+
+def test_backward_of_linear_holds_both_gradients() -> None:
+    tape = Tape()
+    x = start(tape, 10)
+    y = tape.linear(x, Weight(50, "bf16", True), 5)
+    # incoming 10 bytes, input gradient 20, weight gradient 100
+    assert tape.footprint(x, y).backward == 130
+
+
+def test_silu_saves_its_input_and_a_product_both_sides() -> None:
+    tape = Tape()
+    x = start(tape, 8)
+    gate = tape.linear(x, Weight(1, "bf16", False), 16)
+    up = tape.linear(x, Weight(1, "bf16", False), 16)
+    y = tape.mul(tape.unary(gate), up)
+    # gate for silu, silu's output and up for the product: three of 32 bytes
+    assert tape.footprint(x, y).saved == 96
+
+
+def test_without_saving_tensors_die_after_their_last_use() -> None:
+    tape = Tape()
+    x = start(tape, 4)
+    y = x
+    for _ in range(5):
+        y = tape.unary(y)
+    footprint = tape.footprint(x, y)
+    assert footprint.forward_plain == 16  # one tensor and its successor
+    assert footprint.forward_saving == 40  # five outputs of 8 bytes; all but the last saved
+    assert footprint.saved == 32
+
+
+def test_autocast_casts_input_and_weight_and_keeps_trainable_casts() -> None:
+    tape = Tape("bf16")
+    x = start(tape, 10, "fp32")
+    y = tape.linear(x, Weight(50, "fp32", True), 5)
+    footprint = tape.footprint(x, y)
+    assert footprint.casts == 100
+    assert footprint.saved == 20 + 100  # the input's and the weight's 16-bit copies
+    assert footprint.gradients == 200  # fp32
+    assert y.dtype == "bf16"
+
+
+def test_frozen_weights_are_cast_but_not_cached() -> None:
+    tape = Tape("bf16")
+    x = start(tape, 10, "fp32")
+    y = tape.linear(x, Weight(50, "fp32", False), 5)
+    footprint = tape.footprint(x, y)
+    assert footprint.casts == 0
+    assert footprint.saved == 100
+
+
+def test_packed_weights_are_unpacked_only_while_used() -> None:
+    tape = Tape()
+    x = start(tape, 10)
+    y = tape.linear(x, Weight(50, "bf16", False, "packed"), 5)
+    footprint = tape.footprint(x, y)
+    assert footprint.saved == 0
+    assert footprint.forward_plain == 10 + 100
+    assert footprint.backward == 10 + 20 + 100
+
+
+def test_a_residual_hands_one_gradient_to_both_sides() -> None:
+    tape = Tape()
+    x = start(tape, 10)
+    y = tape.add(x, tape.unary(x))
+    # incoming 20, shared by both sides, and the branch's 20, which is added to it in place once the branch let go
+    assert tape.footprint(x, y).backward == 20 + 20
+
+
+def test_gradients_still_shared_are_summed_into_a_new_tensor() -> None:
+    tape = Tape()
+    x = start(tape, 10)
+    kept = tape.scale(x)
+    y = tape.add(kept, tape.add(kept, x))
+    # one gradient of 20 reaches kept twice while x waits with it: the sum is a second tensor
+    assert tape.footprint(x, y).backward == 20 + 20 + 20
+
+
+def test_split_joins_gradients_instead_of_adding_them() -> None:
+    tape = Tape()
+    x = start(tape, 12)
+    left, right = tape.split(x, 6, 6)
+    y = tape.mul(left, right)
+    footprint = tape.footprint(x, y)
+    # incoming 12, two gradients of 12; then the joined one of 24 beside them
+    assert footprint.backward == 12 + 12 + 24
+
+
+def test_held_tensors_count_as_saved_until_the_end() -> None:
+    tape = Tape()
+    x = start(tape, 4)
+    y = tape.scale(x)
+    tape.hold(y)
+    footprint = tape.footprint(x, tape.scale(y))
+    assert footprint.held == 8
+    assert footprint.saved == 8
