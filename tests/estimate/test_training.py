@@ -44,7 +44,9 @@ def job(
     config = MISTRAL_7B if config is None else config
     architecture = config if isinstance(config, Architecture) else architecture_from_config(config)
     made.model = ModelFacts("test", architecture, "inline", CatalogueOrigin("test"))
-    made.hardware = Hardware(find_accelerators(gpu) if gpu else (), gpu, gpus, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+    made.hardware = Hardware(
+        find_accelerators(gpu) if gpu else (), gpu, gpus, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus")
+    )
     return made
 
 
@@ -218,14 +220,22 @@ def test_defaults_are_said_and_widen_the_interval() -> None:
 
 
 def test_states_alone_over_capacity_are_an_oom_whatever_is_missing() -> None:
-    estimate = estimate_training(complete(gpu="T4", micro_batch_size=None, sequence_length=None, framework="torchtitan"))
+    estimate = estimate_training(
+        complete(gpu="T4", micro_batch_size=None, sequence_length=None, framework="torchtitan")
+    )
     assert estimate.memory.missing == ["micro_batch_size", "sequence_length"]
     assert estimate.memory.verdict == "oom"
 
 
 def test_an_assumed_fact_alone_never_makes_an_oom() -> None:
     # without checkpointing this does not fit; with it, it does, and the files do not say
-    facts = {"micro_batch_size": 8, "sequence_length": 4096, "method": "lora", "lora_rank": 8, "lora_targets": ["q_proj"]}
+    facts = {
+        "micro_batch_size": 8,
+        "sequence_length": 4096,
+        "method": "lora",
+        "lora_rank": 8,
+        "lora_targets": ["q_proj"],
+    }
     assert estimate_training(complete(gradient_checkpointing="none", **facts)).memory.verdict == "oom"
     assert estimate_training(complete(gradient_checkpointing=None, **facts)).memory.verdict == "likely-oom"
 
