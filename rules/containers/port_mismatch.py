@@ -1,0 +1,159 @@
+"""CTR010."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.facts import FileOrigin
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+from cfglint.source.node import Mapping, Scalar, Sequence, at, value_at
+from cfglint.source.shell import Word
+
+from ..serving.server import docker_run, launch_of, runs_vllm, statement
+from .pod import engine_port, in_kubernetes, pod_spec
+
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+class PortMismatch(Rule):
+    """A probe or a published port points at another port than the server listens on.
+
+    vLLM listens on 8000 unless ``--port`` says otherwise. A probe on another port never succeeds and the pod is restarted or
+    never ready; a published port leads to "connection refused".
+
+    How sure: both ports are stated as numbers (or names that the container declares). Probes are judged where the pod has
+    no other container that may listen there, published ports where the image's entrypoint is the server and nothing else.
+    """
+
+    code = "CTR010"
+    name = "port-mismatch"
+    family = "containers"
+    severity = "error"
+    kinds = ("serve",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/issues/24416",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
+        "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
+    )
+    catalogue = ("ctr-port-mismatch",)
+    good = (
+        example("serve.sh", "docker run --gpus all -p 80:8000 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct"),
+        example(
+            "pod.yaml",
+            """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec:
+              containers:
+                - name: llm
+                  image: vllm/vllm-openai:v0.18.1
+                  args: ["Qwen/Qwen2.5-7B-Instruct", "--port=8080"]
+                  ports: [{name: http, containerPort: 8080}]
+                  readinessProbe: {httpGet: {path: /health, port: http}}
+            """,
+        ),
+    )
+    bad = (
+        example(
+            "serve.sh", "docker run --gpus all -p 8080:8080 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct", count=1
+        ),
+        example(
+            "pod.yaml",
+            """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: llm}
+            spec:
+              containers:
+                - name: llm
+                  image: vllm/vllm-openai:v0.18.1
+                  args: ["Qwen/Qwen2.5-7B-Instruct"]
+                  readinessProbe: {httpGet: {path: /health, port: 8080}}
+                  livenessProbe: {httpGet: {path: /health, port: 8080}}
+            """,
+            count=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        port = engine_port(job)
+        if port is None or not runs_vllm(job):
+            return
+        launch = launch_of(job)
+        run = docker_run(launch)
+        shown = statement(job, "port")
+        label = f"the server listens on {port}" + ("" if shown is not None else ", its default")
+        if launch is not None and run is not None:
+            networks = [w.text for name in ("network", "net") for w in run.options.get(name, ())]
+            published = [*run.options.get("p", ()), *run.options.get("publish", ())]
+            inner = [(word, _inner(word)) for word in published]
+            known = [p for _, p in inner if p is not None]
+            if (
+                "host" not in networks
+                and "entrypoint" not in run.options
+                and known
+                and len(known) == len(inner)
+                and port not in known
+            ):
+                word, _ = inner[0]
+                yield self.finding(
+                    f"port {known[0]} of the container is published, and {label}",
+                    FileOrigin(launch.document, ("publish",), word.span, word.span),
+                    (shown, f"port {port}"),
+                    help=f"-p {word.text.rpartition(':')[0] or known[0]}:{port}, or --port {known[0]}",
+                    job=job,
+                )
+            return
+        yield from self._probes(job, port, label)
+
+    def _probes(self, job: ServingJob, port: int, label: str) -> Iterator[Finding]:
+        launch = in_kubernetes(job)
+        spec = pod_spec(launch) if launch is not None else None
+        if launch is None or spec is None or launch.container is None:
+            return
+        containers = spec.get("containers")
+        if not isinstance(containers, Sequence) or len(containers.items) != 1 or "initContainers" in spec:
+            return
+        names = {}
+        ports = launch.container.get("ports")
+        for item in ports.items if isinstance(ports, Sequence) else []:
+            if isinstance(item, Mapping):
+                names[value_at(item, "name")] = value_at(item, "containerPort")
+        wrong: list[tuple[FileOrigin, str, int]] = []
+        for probe in PROBES:
+            for check in ("httpGet", "tcpSocket"):
+                target = at(launch.container, probe, check)
+                entry = target.entry("port") if isinstance(target, Mapping) else None
+                if entry is None or not isinstance(entry.value, Scalar):
+                    continue
+                value = entry.value.value
+                asked = names.get(value, value) if isinstance(value, str) and not value.isdigit() else value
+                number = int(asked) if isinstance(asked, (int, str)) and str(asked).isdigit() else None
+                if number is not None and number != port:
+                    wrong.append(
+                        (
+                            FileOrigin(launch.document, (probe, check, "port"), entry.key.span, entry.value.span),
+                            probe,
+                            number,
+                        )
+                    )
+        if wrong:
+            where, probe, number = wrong[0]
+            yield self.finding(
+                f"{probe} asks port {number}, and {label}",
+                where,
+                *((origin, f"{name} too") for origin, name, _ in wrong[1:]),
+                (statement(job, "port"), f"port {port}"),
+                help=f"port: {port}, or --port {number}",
+                job=job,
+            )
+
+
+def _inner(word: Word) -> int | None:
+    """The container's side of ``-p 80:8000``, ``127.0.0.1:80:8000/tcp``."""
+    last = word.text.rpartition(":")[2].partition("/")[0]
+    return int(last) if word.known and last.isdigit() else None

@@ -1,0 +1,104 @@
+"""CTR003."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import ServingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+from cfglint.source.node import value_at
+
+from ..serving.server import runs_vllm
+from .pod import image_origin, in_kubernetes, services_of
+
+KINDS = ("Deployment", "StatefulSet", "Pod", "LeaderWorkerSet")
+
+
+class ReadinessMissing(Rule):
+    """A server behind a Service has no readiness probe: requests reach it before the model is loaded.
+
+    Without one a pod counts as ready when its process starts. Loading takes minutes, and until then clients get "connection
+    refused"; at a rollout the old pods go before the new ones can answer.
+
+    How sure: the Service is among the files and selects this very pod, and the container has neither a readiness nor a
+    startup probe.
+    """
+
+    code = "CTR003"
+    name = "readiness-missing"
+    family = "containers"
+    severity = "warning"
+    kinds = ("serve",)
+    evidence = (
+        "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
+        "https://docs.vllm.ai/en/latest/deployment/k8s.html",
+    )
+    catalogue = ("k8s-readiness-missing",)
+    _SERVICE = """
+            ---
+            apiVersion: v1
+            kind: Service
+            metadata: {name: chat}
+            spec: {selector: {app: chat}, ports: [{port: 80, targetPort: 8000}]}
+            """
+    good = (
+        example(
+            "chat.yaml",
+            """
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: chat}
+            spec:
+              selector: {matchLabels: {app: chat}}
+              template:
+                metadata: {labels: {app: chat}}
+                spec:
+                  containers:
+                    - name: llm
+                      image: vllm/vllm-openai:v0.18.1
+                      args: ["Qwen/Qwen2.5-7B-Instruct"]
+                      readinessProbe: {httpGet: {path: /health, port: 8000}}
+            """
+            + _SERVICE,
+        ),
+    )
+    bad = (
+        example(
+            "chat.yaml",
+            """
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: chat}
+            spec:
+              selector: {matchLabels: {app: chat}}
+              template:
+                metadata: {labels: {app: chat}}
+                spec:
+                  containers:
+                    - name: llm
+                      image: vllm/vllm-openai:v0.18.1
+                      args: ["Qwen/Qwen2.5-7B-Instruct"]
+            """
+            + _SERVICE,
+            count=1,
+        ),
+    )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        launch = in_kubernetes(job)
+        if launch is None or launch.container is None or launch.context.get("kind") not in KINDS or not runs_vllm(job):
+            return
+        if "readinessProbe" in launch.container or "startupProbe" in launch.container:
+            return
+        services = services_of(launch, context)
+        if not services:
+            return
+        _, service = services[0]
+        yield self.finding(
+            f"no readiness probe, and Service {value_at(service, 'metadata', 'name')!s} sends requests as soon as the process starts",
+            image_origin(launch),
+            help="readinessProbe: {httpGet: {path: /health, port: 8000}}",
+            job=job,
+        )
