@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from row_configs import config_of
+from row_configs import SWITCHES, config_of
+
+from cfglint.catalog.architecture import architecture_from_config
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "catalog"
@@ -112,23 +114,149 @@ def models() -> None:
 
 
 def with_siblings(rows: list[Any]) -> dict[str, Any]:
-    """Configs by id. A row known by its total alone takes the config of a counted row that it equals in sizes and total."""
+    """Configs by id. A row known by its total alone takes the config of a counted row that it equals in sizes and total,
+    or whose total it exceeds by draft layers."""
     counted: dict[Any, Any] = {}
+    shapes: dict[Any, list[Any]] = {}
     for row in rows:
         if row["params_source"] == "computed":
             counted.setdefault(likeness(row), row)
+            shapes.setdefault(shape_of(row), []).append(row)
     configs = {}
     for row in rows:
-        sibling = counted.get(likeness(row)) if row["params_source"] != "computed" else None
-        config = config_of(sibling or row)
-        if sibling is not None:
-            own = config_of(row)
-            config = {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
+        if row["params_source"] == "computed":
+            config = config_of(row)
+            configs[row["id"]] = {**config, **published_format(row, config)}
+            continue
+        sibling, extra = counted.get(likeness(row)), 0
+        if sibling is None and row["model_type"] in DRAFT_FAMILIES:
+            sibling, extra = with_draft_layers(row, shapes.get(shape_of(row), []))
+        if sibling is None:
+            sibling = language_model(row, shapes)
+            config = config_of(row) if sibling is None else {**nested(row, sibling), "@like": sibling["id"]}
+            config.update(published_format(row, config))
+        else:
+            own, config = config_of(row), config_of(sibling)
+            if not published_in_fp8(row):
+                config = {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
             config.update({key: own[key] for key in ("dtype", "quantization_config") if key in own})
+            config.update(SWITCHES.get(row["id"], {}))
+            config.update(published_format(row, config))
             config["@like"] = sibling["id"]
             config["@active"] = sibling.get("params_active")
+            if extra:
+                config["@extra"] = extra
         configs[row["id"]] = config
     return configs
+
+
+DRAFT_FAMILIES = frozenset(
+    {
+        "deepseek_v3",
+        "deepseek_v32",
+        "deepseek_v4",
+        "glm_moe_dsa",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "nemotron_h",
+        "mimo_v2_flash",
+    }
+)
+"""Families whose checkpoints hold multi-token-prediction layers (README.md, checks)."""
+DRAFT_LAYERS = 3
+"""Most draft layers that a checkpoint of the catalogue holds (DeepSeek-V4's later ones)."""
+DRAFT_TOLERANCE = 0.16
+"""Share by which a draft layer may differ from the decoder layer it copies: projections, its own embedding, scales."""
+
+
+def with_draft_layers(row: Any, alike: list[Any]) -> tuple[Any, int]:
+    """The counted row of the same shape that this one exceeds by one to three of its decoder layers, and by how much.
+
+    Multi-token-prediction heads are stored in the checkpoint and not instantiated (README.md, checks).
+    """
+    for other in sorted(alike, key=lambda other: (other["id"].split("/")[0] != row["id"].split("/")[0], other["id"])):
+        arch = architecture_from_config(config_of(other))
+        last = len(arch.layers) - 1
+        layer = sum(t.elements * t.count for t in arch.tensors if t.stack == "decoder" and last in t.layers)
+        tables = sum(t.parameters for t in arch.tensors if t.role in ("embedding", "lm_head"))
+        extra = row["params_total"] - other["params_total"]
+        for count in range(1, DRAFT_LAYERS + 1):
+            low, high = count * layer * (1 - DRAFT_TOLERANCE / 2), count * layer * (1 + DRAFT_TOLERANCE)
+            if layer and (low <= extra <= high or low <= extra - tables <= high):
+                return other, extra
+    return None, 0
+
+
+def published_in_fp8(row: Any) -> bool:
+    """DeepSeek publishes its checkpoints in FP8 since V3 (DeepSeek-V3's README, section 6)."""
+    return row["id"].startswith("deepseek-ai/") and row["model_type"] in ("deepseek_v3", "deepseek_v32", "deepseek_v4")
+
+
+BLOCK_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]}
+EXPERTS_INT4 = {
+    "quant_method": "compressed-tensors", "format": "pack-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}},
+    "ignore": ["lm_head", r"re:.*self_attn.*", r"re:.*shared_experts.*", r"re:.*mlp\\.(gate|up|down)_proj$"],
+}  # fmt: skip
+FORMATS: dict[str, tuple[str, Any]] = {
+    "moonshotai/Kimi-K2-Instruct": ("block FP8: model card of Kimi-K2, section on deployment", BLOCK_FP8),
+    "moonshotai/Kimi-K2.5": ("routed experts in INT4, groups of 32: rtp-llm#942", EXPERTS_INT4),
+    "moonshotai/Kimi-K2.6": (
+        "routed experts in INT4, groups of 32: rtp-llm#942, card of wafer-ai/Kimi-K2.6-NVFP4",
+        EXPERTS_INT4,
+    ),
+    "moonshotai/Kimi-K2.7-Code": ("the size of Kimi-K2.6 to the last element", EXPERTS_INT4),
+}
+"""Formats of checkpoints whose rows do not state one, with where they are said."""
+
+
+def published_format(row: Any, config: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] not in FORMATS or "quantization_config" in config:
+        return {}
+    return {"quantization_config": FORMATS[row["id"]][1]}
+
+
+LANGUAGE_MODELS = {"kimi_vl": ("deepseek_v3", "moonvit"), "kimi_k25": ("deepseek_v3", "moonvit")}
+"""Vision-language families whose language model is a known one: model_type of the text and of the vision part, as vLLM's
+transformers_utils/configs/kimi_vl.py and the copy of Kimi-K2.5's config.json in aiconfigurator say."""
+MOONVIT = {
+    "model_type": "moonvit", "hidden_size": 1152, "num_hidden_layers": 27, "num_attention_heads": 16, "intermediate_size": 4304,
+    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "merge_kernel_size": [2, 2],
+}  # fmt: skip
+"""Defaults of vLLM's transformers_utils/configs/moonvit.py; the same sizes in Kimi-K2.5's config.json."""
+VISION_SHARE = 0.03
+
+
+def language_model(row: Any, shapes: dict[Any, list[Any]]) -> Any:
+    """The counted row of the language model's shape that a vision-language row holds beside its encoder."""
+    if row["model_type"] not in LANGUAGE_MODELS:
+        return None
+    text = {**row, "model_type": LANGUAGE_MODELS[row["model_type"]][0]}
+    for other in shapes.get(shape_of(text), []):
+        if 0 < row["params_total"] - other["params_total"] <= VISION_SHARE * row["params_total"]:
+            return other
+    return None
+
+
+def nested(row: Any, sibling: Any) -> dict[str, Any]:
+    text = config_of(sibling)
+    if row.get("context_length_reported"):
+        text["max_position_embeddings"] = row["context_length_reported"]
+    dtype = text.pop("dtype", None)
+    text.pop("quantization_config", None)
+    return {"model_type": row["model_type"], "dtype": dtype, "text_config": text, "vision_config": MOONVIT}
+
+
+def shape_of(row: Any) -> Any:
+    """Every dimension that a row known by its total states."""
+    keys = (
+        "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size",
+    )  # fmt: skip
+    experts = row.get("moe") or {}
+    return (
+        *(row.get(key) for key in keys),
+        *(experts.get(key) for key in ("num_experts", "top_k", "moe_intermediate_size")),
+    )
 
 
 def likeness(row: Any) -> Any:
@@ -145,7 +273,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
             texts.append(value)
         return texts.index(value)
 
-    like, like_active = config.pop("@like", None), config.pop("@active", None)
+    like, like_active, extra = (config.pop(key, None) for key in ("@like", "@active", "@extra"))
     source = row.get("native_dtype_source") or ""
     kept = {
         "id": row["id"],
@@ -155,7 +283,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "params": row["params_total"],
         "active": row.get("params_active") or like_active,
         "counted": row["params_source"] == "computed",
-        "extra": row.get("params_extra_in_checkpoint"),
+        "extra": extra or row.get("params_extra_in_checkpoint"),
         "dtype_source": text(source),
         "dtype_sourced": bool(source) and "recalled" not in source,
         "trained_in": row["trained_in"],

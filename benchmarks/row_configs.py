@@ -39,6 +39,9 @@ SWITCHES: dict[str, Config] = {
     "zai-org/GLM-4.6": {"attention_bias": True, "use_qk_norm": True},
     "zai-org/GLM-4.5-Air": {"attention_bias": True},
     "LiquidAI/LFM2-2.6B": {"block_auto_adjust_ff_dim": False},
+    # experts in FP8: the published total holds one fp32 scale for 16,384 elements and its own copy of embedding and head
+    "deepseek-ai/DeepSeek-V4-Flash-Base": {"expert_dtype": "fp8"},
+    "deepseek-ai/DeepSeek-V4-Pro-Base": {"expert_dtype": "fp8"},
     # shapes that the paper and the modeling code state
     "facebook/opt-350m": {"word_embed_proj_dim": 512, "do_layer_norm_before": False},
     "tiiuae/falcon-11B": {"num_ln_in_parallel_attn": 1},
@@ -257,6 +260,9 @@ def deepseek(row: Row, text: Config) -> Config:
 
 
 def deepseek_v4(row: Row, text: Config) -> Config:
+    """``expert_dtype`` as the checkpoints' config.json states it (copies in aiconfigurator's model_configs)."""
+    if row.get("quantization"):
+        text = {**text, "expert_dtype": "fp4"}
     result = {**drop(deepseek(row, text), "first_k_dense_replace", "intermediate_size"), "head_dim": row["head_dim"]}
     layers, pattern = row.get("num_hidden_layers"), row.get("layer_pattern")
     if pattern:
@@ -603,6 +609,10 @@ def with_vision(row: Row, text: Config) -> Config:
     outer: Config = {"tie_word_embeddings": row["tie_word_embeddings"]}
     if model_type == "idefics3":
         outer["scale_factor"] = 4 if row["hidden_size"] < 2048 else 3
+    if model_type == "gemma3":
+        # global layers of the vision-language models (Gemma 3 report, section 2: positions interpolated by 8); tables of
+        # 512 MiB in logs of the 4B model
+        inner_text["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
     if model_type in ("mistral3",):
         outer.update(multimodal_projector_bias=False, spatial_merge_size=2)
     return {**outer, "text_config": {"model_type": named, **inner_text}, "vision_config": vision}

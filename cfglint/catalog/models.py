@@ -122,12 +122,14 @@ def architecture_of(model: Model) -> Architecture:
     """The model's architecture. ``exact`` where the tensors add up to the row's total.
 
     Of a row that is known by its total alone the tensors are left out (or those of the text part kept), the total stays.
+    Draft layers that a checkpoint of another's shape holds besides are not counted.
     """
     try:
         made = architecture_from_config(model.config)
     except UnknownArchitecture as error:
         return _total_alone(model, str(error))
-    if made.exact and made.total_parameters == model.params_total:
+    stored_besides = 0 if model.counted else model.extra_in_checkpoint
+    if made.exact and made.total_parameters == model.params_total - stored_besides:
         return made
     near = made.total_parameters is not None and (
         abs(made.total_parameters - model.params_total) <= SHARE_UNEXPLAINED * model.params_total

@@ -78,13 +78,15 @@ def test_published_rows_keep_their_total_and_are_not_called_exact_unless_they_ar
     exact = 0
     for model in published:
         architecture = architecture_of(model)
-        assert architecture.total_parameters == model.params_total, model.id
+        # draft layers that a checkpoint holds besides are no part of the model
+        total = model.params_total - model.extra_in_checkpoint
+        assert architecture.total_parameters == total, model.id
         if architecture.exact:
             exact += 1
-            assert sum(tensor.parameters for tensor in architecture.tensors) == model.params_total
+            assert sum(tensor.parameters for tensor in architecture.tensors) == total
         elif not architecture.tensors:
             assert architecture.missing, model.id
-    assert exact == 49
+    assert exact == 75
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="../shared is not there")
