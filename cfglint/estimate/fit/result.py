@@ -35,13 +35,21 @@ class Setting:
 def settings_words(settings: Sequence[Setting], primary: str = "") -> str:
     """Settings on one line: those of files that are there, with their file where it is not ``primary``; then what the
     files still to be written hold."""
+    new = ", ".join(setting.words() for setting in settings if not setting.path)
     words = []
     for setting in settings:
-        if setting.path:
-            words.append(setting.words() + (f" ({setting.path})" if setting.path != primary and primary else ""))
-    new = [setting.words() for setting in settings if not setting.path]
-    inside = f" with {', '.join(new)}" if words else ", ".join(new)
-    return ", ".join(words) + (inside if new else "")
+        if not setting.path:
+            continue
+        text = setting.words()
+        if new and setting.key.lstrip("-") == setting_of_new_file(settings):
+            text, new = f"{text} ({new})", ""
+        words.append(text + (f" ({setting.path})" if primary and setting.path != primary else ""))
+    return ", ".join([*words, *([new] if new else [])])
+
+
+def setting_of_new_file(settings: Sequence[Setting]) -> str:
+    """The key that names a file still to be written: it is called like that file's dialect."""
+    return next((setting.dialect for setting in settings if not setting.path), "")
 
 
 def shown(value: Any) -> str:

@@ -24,8 +24,6 @@ GPUS_PER_NODE: Final = 8
 COSTS: Final[dict[str, tuple[str, bool]]] = {
     "max_num_seqs": ("fewer requests at once", False),
     "max_num_batched_tokens": ("prefill in smaller pieces: later first tokens", False),
-    "gpu_memory_utilization": ("less room for CUDA graphs and other processes", False),
-    "enforce_eager": ("no CUDA graphs: slower decoding", False),
     "kv_cache_dtype": ("keys and values are rounded: outputs differ slightly", True),
     "max_model_len": ("longer requests are refused", False),
     "tensor_parallel_size": ("more GPUs; an all-reduce in every layer", False),
@@ -50,6 +48,8 @@ def fit_serving(job: ServingJob) -> Fit:
     if not fit.fits and not any(change.verdict in FITTING for change in fit.changes):
         fit.stacked = list(_stacked(job, what_if, fit.changes))
     fit.tensor_parallel = _tensor_parallel(job, what_if)
+    if not fit.fits and fit.tensor_parallel is not None:
+        fit.changes.insert(sum(change.verdict in FITTING for change in fit.changes), fit.tensor_parallel)
     return fit
 
 
@@ -77,8 +77,8 @@ def _levers(job: ServingJob, what_if: WhatIf, length: Largest | None) -> Iterato
     for name, value, freed, note in serving_levers(job):
         if name == "tensor_parallel_size":
             continue
-        if name == "max_model_len" and length is not None:
-            value = length.fits or length.expected or value
+        if name == "max_model_len" and length is not None and (length.fits or length.expected):
+            value, note = length.fits or length.expected, "the longest that fits"
         found.append(_change(job, what_if, name, value, freed, note))
     yield from sorted(found, key=lambda c: (c.verdict not in FITTING, c.changes_training_result, -(c.freed or 0)))
 
@@ -87,7 +87,8 @@ def _change(job: ServingJob, what_if: WhatIf, name: str, value: Any, freed: floa
     cost, alters = COSTS.get(name, ("", False))
     facts = {name: value}
     made = what_if.estimate(facts)
-    return Change(note or f"{name}: {value}", facts, settings_for(job, facts) or (), made, alters, cost, freed=freed)
+    words = note.removeprefix(f"{name}: {value} ").removeprefix(f"{name} ")
+    return Change(words or f"{name}: {value}", facts, settings_for(job, facts) or (), made, alters, cost, freed=freed)
 
 
 def _stacked(job: ServingJob, what_if: WhatIf, levers: list[Change]) -> Iterator[Change]:
@@ -134,7 +135,9 @@ def _tensor_parallel(job: ServingJob, what_if: WhatIf) -> Change | None:
     for size in tensor_sizes(job):
         made = what_if.estimate({"tensor_parallel_size": size})
         if made.memory.verdict in FITTING:
-            return _change(job, what_if, "tensor_parallel_size", size, None)
+            gpus = size * _stages(job)
+            note = f"the smallest that fits: {gpus} GPU{'s' if gpus > 1 else ''}"
+            return _change(job, what_if, "tensor_parallel_size", size, None, note)
     return None
 
 
@@ -166,11 +169,3 @@ def _smallest(job: ServingJob, what_if: WhatIf) -> tuple[list[OnAccelerator], li
 def _nodes(gpus: int) -> tuple[int, int]:
     """(per node, nodes) for so many devices in nodes of eight."""
     return (gpus, 1) if gpus <= GPUS_PER_NODE else (GPUS_PER_NODE, -(-gpus // GPUS_PER_NODE))
-
-
-def kv_figures(made: Estimate) -> tuple[float | None, float | None]:
-    """KV tokens and requests of full length at once, as expected."""
-    serving = made.serving
-    if serving is None:
-        return None, None
-    return (serving.kv_tokens.expected if serving.kv_tokens else None), serving.max_concurrency

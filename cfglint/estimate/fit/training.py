@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
 
 from cfglint.estimate.fit.hardware import smallest_training_hardware
-from cfglint.estimate.fit.options import Knob, Option, knobs_of
+from cfglint.estimate.fit.options import SHORTEST_SEQUENCE, Knob, Option, knobs_of
 from cfglint.estimate.fit.result import FITTING, Change, Fit, KeptBatch, Largest
 from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
@@ -28,7 +29,7 @@ MOST_STACKED: Final = 3
 """Changes stacked at most: more is another job."""
 MOST_STACKS: Final = 3
 """Stacks shown at most."""
-MOST_TRIED: Final = 40
+MOST_TRIED: Final = 60
 """Stacks estimated at most (about 1 ms each)."""
 
 
@@ -121,7 +122,7 @@ class TrainingFit:
         found = []
         before = need(self.base.memory)[1]
         for knob in self._available():
-            change = self._mildest(knob, {})
+            change = self._mildest(self._with_found_length(knob))
             if change is not None and (
                 change.verdict == "fits" or before - need(change.estimate.memory)[1] >= WORTH_SHOWING
             ):
@@ -143,10 +144,21 @@ class TrainingFit:
     def _settings(self, option: Option) -> Any:
         return settings_for(self.job, option.facts if option.says is None else option.says)
 
-    def _mildest(self, knob: Knob, beside: Mapping[str, Any]) -> Change | None:
+    def _with_found_length(self, knob: Knob) -> Knob:
+        """For the sequence length the very largest that fits, instead of halves."""
+        if knob.group != "sequence":
+            return knob
+        found = self.largest_sequence()
+        first = knob.options[0]
+        if not SHORTEST_SEQUENCE <= found.fits < (self.plan.sequence or 0):
+            return knob
+        words = f"sequence length {found.fits:,}"
+        return Knob(knob.group, (replace(first, words=words, facts={"sequence_length": found.fits}),))
+
+    def _mildest(self, knob: Knob) -> Change | None:
         best: Change | None = None
         for option in knob.options:
-            made = self.what_if.estimate({**beside, **option.facts})
+            made = self.what_if.estimate(option.facts)
             change = self._change(option, made)
             if best is None or need(made.memory)[1] <= need(best.estimate.memory)[1]:
                 best = change
@@ -162,28 +174,27 @@ class TrainingFit:
     def stacked(self) -> list[Change]:
         """Stacks of two, then three changes that fit together, the cheapest first, as mild as they may be."""
         knobs = self._available()
+        kept = [knob for knob in knobs if not _alters(knob)]
+        hopeful: dict[frozenset[int], bool] = {}
         found: list[Change] = []
         tried = 0
-        for among in (self._kept(knobs), knobs):
-            if not among or not self._all_together(among):
+        for stack in self._by_cost(knobs):
+            altering = [knob for knob in stack if _alters(knob)]
+            key = frozenset(map(id, altering))
+            if key not in hopeful:
+                # nothing that leaves the result alone can help these if all of it cannot
+                hopeful[key] = self._all_together([*altering, *kept])
+            if not hopeful[key] or any(set(change.facts) <= _facts_of(stack) for change in found):
                 continue
-            for stack in self._by_cost(among):
-                if any(set(change.facts) <= _facts_of(stack) for change in found):
-                    continue
-                tried += 1
-                if tried > MOST_TRIED or len(found) >= MOST_STACKS:
-                    break
-                made = self._stack(stack)
-                if made is not None:
-                    found.append(made)
-            if found:
+            if found and not found[0].changes_training_result and altering:
                 break
+            tried += 1
+            if tried > MOST_TRIED or len(found) >= MOST_STACKS:
+                break
+            made = self._stack(stack)
+            if made is not None:
+                found.append(made)
         return found
-
-    @staticmethod
-    def _kept(knobs: list[Knob]) -> list[Knob]:
-        """Knobs that do not change the training result."""
-        return [knob for knob in knobs if not any(option.alters for option in knob.options)]
 
     def _all_together(self, knobs: list[Knob]) -> bool:
         """Whether any stack can fit: all that go together, at their strongest."""
@@ -272,6 +283,10 @@ class TrainingFit:
 
 def _facts_of(stack: tuple[Knob, ...]) -> set[str]:
     return {name for knob in stack for name in knob.options[-1].facts}
+
+
+def _alters(knob: Knob) -> bool:
+    return any(option.alters for option in knob.options)
 
 
 def _fits(made: Estimate | None) -> bool:

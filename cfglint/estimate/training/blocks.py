@@ -257,7 +257,7 @@ class BlockWriter:
         rows = shape.batch * shape.heads * shape.sequence
         if numerics.autocast:
             q, k, v = (tape.to(x, numerics.autocast) for x in (q, k, v))
-        broadcast = style.math_attention and shape.kv_heads == 1
+        broadcast = numerics.modeling and style.math_attention and shape.kv_heads == 1
         repeated = (
             shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager") and not broadcast
         )
@@ -270,7 +270,7 @@ class BlockWriter:
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
             biased = style.position_bias and not cross
-            if style.math_attention and numerics.attention == "sdpa" and shape.heads > shape.kv_heads:
+            if numerics.modeling and style.math_attention and numerics.attention == "sdpa" and shape.kv_heads == 1:
                 return self._math_attention(q, k, v, width, rows * keys)
             # the bias is trained, or under checkpointing the zeros that stand in for it in cross-attention are
             trained = numerics.checkpointed if cross else numerics.train_base

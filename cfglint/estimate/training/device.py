@@ -149,5 +149,6 @@ def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Seq
         kept = FITTED_UNRETURNED.get(regime_of(plan), FITTED_UNRETURNED["single"])
         needed = allocated.expected * kept + expected
         if needed <= capacity * RETURNED_SHARE < used.expected:
-            used = Interval(min(used.low, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)
+            least = min(used.low, allocated.low + low)
+            used = Interval(min(least, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)
     return used

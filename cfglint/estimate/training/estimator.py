@@ -157,13 +157,19 @@ def estimate_training(job: TrainingJob) -> Estimate:
         certainty = min(1.0, least / peak.total)
         memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty)
         used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates)
-        memory.host = Interval(states.host, states.host, states.host * 1.3)
+        ranks = job.hardware.gpus_per_node or plan.world
+        memory.host = _host(states.host * max(1, min(ranks, plan.world)))
     memory.missing = list(dict.fromkeys(memory.missing))
     memory.verdict, memory.capacity = decide(used, job.hardware.candidates, memory.missing)
     if not job.hardware.candidates:
         estimate.assumptions.append("no accelerator is known for this job: no verdict")
     estimate.compute = estimate_compute(job, batch, _active_trained(plan, stage))
     return estimate
+
+
+def _host(needed: float) -> Interval:
+    """Host memory of one node. Pinned buffers and copies at start-up come on top (DeepSpeed's own estimate: half more)."""
+    return Interval(needed, needed * 1.1, needed * 1.5)
 
 
 def _trainable(plan: Plan, stage: Stage) -> int | None:

@@ -406,6 +406,10 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
         if plan.offload_optimizer == "cpu":
             host += masters + optimizer
         masters = optimizer = workspace = 0.0
+        if plan.sharding.startswith("zero"):
+            # reduced gradients go to the host as they come (stage_1_and_2.py, stage3.py: ``cpu_offload``)
+            host += trainable * part * 4 if plan.offload_optimizer == "cpu" else 0.0
+            gradients = 0.0
     if plan.offload_parameters in ("cpu", "nvme"):
         if plan.offload_parameters == "cpu":
             host += weights
