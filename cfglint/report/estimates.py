@@ -185,7 +185,7 @@ def _job_text(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
     job, made = item.job, item.estimate
     kind = "training" if job.kind == "train" else "serving"
     lines = [f"{paint('bold', harmless(job.name))}  {kind}, {' + '.join(job.dialects) or 'no file'}"]
-    lines += [_row("model", _model(job, made)), _row("hardware", _hardware(job))]
+    lines += [row("model", model_words(job, made)), row("hardware", hardware_words(job))]
     memory = made.memory
     if memory.components:
         lines += [
@@ -197,27 +197,29 @@ def _job_text(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
         ]
         lines += _totals(item, paint)
     else:
-        lines.append(_row("memory", VERDICT_WORDS["unknown"]))
+        lines.append(row("memory", VERDICT_WORDS["unknown"]))
     if memory.phases:
         order = [*(name for name in PHASES if name in memory.phases), *(n for n in memory.phases if n not in PHASES)]
         shown = ", ".join(f"{name} {memory.phases[name] / GIB:.2f}" for name in order)
-        lines.append(_row("phases", f"{shown} GiB"))
-    lines += [_row(label, text) for label, text in _facts(item)]
+        lines.append(row("phases", f"{shown} GiB"))
+    lines += [row(label, text) for label, text in _facts(item)]
     lines += _list("fits on", _fits_on(item.fits_on))
-    lines += _list("missing", [_missing(name) for name in memory.missing])
+    lines += _list("missing", [missing_words(name) for name in memory.missing])
     lines += _list("assumed", made.assumptions)
     return lines
 
 
-def _row(label: str, text: str) -> str:
+def row(label: str, text: str) -> str:
+    """A line of a job's page."""
     return f"  {label:<10} {text}"
 
 
 def _list(label: str, entries: Sequence[str]) -> list[str]:
-    return [_row(label if i == 0 else "", harmless(entry)) for i, entry in enumerate(dict.fromkeys(entries))]
+    return [row(label if i == 0 else "", harmless(entry)) for i, entry in enumerate(dict.fromkeys(entries))]
 
 
-def _model(job: Job, made: Estimate) -> str:
+def model_words(job: Job, made: Estimate) -> str:
+    """The model with its counts and where they came from."""
     name = job.model.id if job.model else job.value("model_id") or "not stated"
     parts = [harmless(str(name))]
     if made.parameters:
@@ -229,7 +231,8 @@ def _model(job: Job, made: Estimate) -> str:
     return ", ".join(parts) + (f"  ({_origin(source)})" if source else "")
 
 
-def _hardware(job: Job) -> str:
+def hardware_words(job: Job) -> str:
+    """The accelerator, how many, and where that was said."""
     hardware = job.hardware
     names = [a.id for a in hardware.candidates]
     if not names:
@@ -404,7 +407,8 @@ def _fits_on(fits: Sequence[FitsOn]) -> list[str]:
     return lines
 
 
-def _missing(name: str) -> str:
+def missing_words(name: str) -> str:
+    """A missing fact with how to supply it."""
     how = HOW_TO_SUPPLY.get(name)
     return f"{name}: state it with {how}" if how else name
 

@@ -16,6 +16,8 @@ from .wording import accelerator_words
 LABELLED_PARTS = 4
 """The largest parts of the peak that are shown at the settings which cause them."""
 
+SHOWN_CHANGES = 2
+"""Ways out that the help line names."""
 
 SMALLEST_LABELLED = 0.05
 """A part of the peak below this share is not worth a label."""
@@ -125,8 +127,16 @@ class TrainingOutOfMemory(Rule):
         return places
 
     def _help(self, job: TrainingJob, gpu: str) -> str:
-        for change in fitting_changes(job):
+        """The cheapest changes with which it fits, in the user's own keys; none of them touches the effective batch."""
+        primary = job.documents[0] if job.documents else ""
+        words = []
+        for change in fitting_changes(job)[:SHOWN_CHANGES]:
             used = change.estimate.memory.used
-            if used is not None:
-                return f"{change.words} fits ({used.expected / GIB:.1f} GiB expected)"
-        return f"no single setting makes it fit on {gpu}: `cfglint estimate` shows what each part needs"
+            if used is None:
+                continue
+            verb = "fit together" if change.parts else "fits" if len(change.settings) < 2 else "fit"
+            result = ", changes the training result" if change.changes_training_result else ""
+            words.append(f"{change.settings_words(primary)} {verb} ({used.expected / GIB:.1f} GiB expected{result})")
+        if words:
+            return "; or ".join(words)
+        return f"none of the usual changes makes it fit on {gpu}: `cfglint fit` shows which accelerators carry it"

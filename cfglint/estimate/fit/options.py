@@ -109,7 +109,7 @@ def _micro_batches(plan: Plan) -> Iterator[Option]:
             yield Option(
                 f"micro-batch {size} with {steps} accumulation steps",
                 {"micro_batch_size": size, "gradient_accumulation_steps": steps},
-                cost="same effective batch; slower where the GPU is not filled",
+                cost="same effective batch in smaller passes",
                 rank=2,
             )
 
@@ -177,7 +177,7 @@ def _offload(plan: Plan) -> Iterator[Option]:
     """ZeRO-Offload (arXiv 2101.06840) and FSDP's CPU offload: states and step on the host."""
     if not can_shard(plan) or plan.optimizer.startswith("paged"):
         return
-    slower = "the optimizer steps on the host's CPU: slower the fewer tokens a step has"
+    slower = "slow optimizer steps on the CPU"
     if plan.sharding.startswith("fsdp"):
         if plan.offload_parameters == "none":
             facts = {"offload_parameters": "cpu", "offload_optimizer": "cpu"}

@@ -10,7 +10,6 @@ from cfglint.estimate.fit.result import FITTING, Change, Fit, Largest, OnAcceler
 from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, on_hardware
-from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import serving_levers
 from cfglint.jobs.job import ServingJob
 

@@ -150,10 +150,11 @@ class TrainingFit:
             return knob
         found = self.largest_sequence()
         first = knob.options[0]
-        if not SHORTEST_SEQUENCE <= found.fits < (self.plan.sequence or 0):
+        length = found.fits if found.fits >= SHORTEST_SEQUENCE else found.expected
+        if not SHORTEST_SEQUENCE <= length < (self.plan.sequence or 0):
             return knob
-        words = f"sequence length {found.fits:,}"
-        return Knob(knob.group, (replace(first, words=words, facts={"sequence_length": found.fits}),))
+        longest = replace(first, words=f"sequence length {length:,}", facts={"sequence_length": length})
+        return Knob(knob.group, (longest,))
 
     def _mildest(self, knob: Knob) -> Change | None:
         best: Change | None = None
@@ -186,8 +187,9 @@ class TrainingFit:
                 hopeful[key] = self._all_together([*altering, *kept])
             if not hopeful[key] or any(set(change.facts) <= _facts_of(stack) for change in found):
                 continue
-            if found and not found[0].changes_training_result and altering:
-                break
+            if not altering and len(found) >= MOST_STACKS - 1:
+                # one place is for what changes the result: it may be far quicker
+                continue
             tried += 1
             if tried > MOST_TRIED or len(found) >= MOST_STACKS:
                 break
