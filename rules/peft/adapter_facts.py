@@ -1,0 +1,56 @@
+"""What a job says of its adapters and quantization."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cfglint.dialects.values import boolean, texts
+from cfglint.jobs.facts import Fact, Reading
+from cfglint.jobs.job import TrainingJob
+from cfglint.source.node import Node, Scalar, Sequence
+
+BITSANDBYTES_4BIT: Final = frozenset({"nf4", "nf4-double", "fp4"})
+
+
+def on(reading: Reading, *route: str | int) -> bool:
+    """Whether a switch is stated on."""
+    return boolean(reading.value(*route)) is True
+
+
+def given(reading: Reading, *route: str | int) -> bool:
+    """Whether a key has a value that is not null, false, empty text or an empty list."""
+    node: Node | None = reading.at(*route)
+    if isinstance(node, Scalar):
+        return node.value not in (None, False, "") and str(node.value).lower() not in ("none", "null")
+    if isinstance(node, Sequence):
+        return bool(node.items)
+    return node is not None and len(node.entries) > 0
+
+
+def names(reading: Reading, *route: str | int) -> list[str]:
+    return texts(reading.at(*route)) or []
+
+
+def trains_adapters(job: TrainingJob) -> bool | None:
+    """Whether adapters are trained rather than the weights; None where the method is not known."""
+    method = job.value("method")
+    if not isinstance(method, str):
+        return None
+    return any(part in ("lora", "qlora", "dora") for part in method.split("+"))
+
+
+def fsdp_fact(job: TrainingJob) -> Fact[Any] | None:
+    """The statement that shards the job with FSDP; None where it does not."""
+    fact = job.fsdp
+    return fact if fact is not None and fact.value not in (None, "none", "no_shard") else None
+
+
+def zero_3(job: TrainingJob) -> Fact[Any] | None:
+    fact = job.zero_stage
+    return fact if fact is not None and fact.value == 3 else None
+
+
+def trainer_reading(job: TrainingJob, *dialects: str) -> Reading | None:
+    """The job's own settings file of one of these dialects, the rewritten LLaMA-Factory layout left out."""
+    reading = job.reading(*dialects)
+    return None if reading is None or reading.context.get("layout") == "v1" else reading

@@ -1,0 +1,126 @@
+"""PFT001."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from cfglint.jobs.job import TrainingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w.]*")
+_WORDS: Final = frozenset({"all-linear", "all", "linear", "auto"})
+
+
+class TargetModules(Rule):
+    """LoRA targets that the model has no module of.
+
+    PEFT raises "Target modules … not found in the base model" where none of the names is a module's. Where some are, the
+    others are passed over without a word and those layers are not adapted: ``query_key_value`` is GPT-NeoX's name,
+    ``q_proj`` Llama's.
+
+    How sure: the module names are those of the model's own architecture, as transformers builds it. Only models whose whole
+    architecture is known are judged; regular expressions and ``all-linear`` are left alone.
+    """
+
+    code = "PFT001"
+    name = "target-modules"
+    family = "peft"
+    severity = "error"
+    evidence = (
+        "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/tuners_utils.py",
+        "https://huggingface.co/docs/peft/developer_guides/lora",
+    )
+    catalogue = ("peft.target-missing",)
+    good = (
+        example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-7B
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 2
+            adapter: lora
+            lora_r: 16
+            lora_target_modules: [q_proj, v_proj]
+            """,
+        ),
+        example(
+            "axolotl.yaml",
+            """
+            base_model: our-company/new-architecture
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 2
+            adapter: lora
+            lora_r: 16
+            lora_target_modules: [query_key_value]
+            """,
+            note="the model is not known",
+        ),
+    )
+    bad = (
+        example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-7B
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 2
+            adapter: lora
+            lora_r: 16
+            lora_target_modules: [query_key_value, dense]
+            """,
+            at="lora_target_modules",
+            count=1,
+        ),
+        example(
+            "train.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+            stage: sft
+            finetuning_type: lora
+            lora_target: q_proj,v_proj,gate_proj,up_proj,dwn_proj
+            template: qwen
+            dataset: identity
+            output_dir: out
+            """,
+            at="lora_target",
+            count=1,
+            note="four of the five are there: the fifth is passed over",
+        ),
+    )
+
+    def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        targets, architecture = job.lora_targets, job.architecture
+        if targets is None or architecture is None or not architecture.exact or not isinstance(targets.value, list):
+            return
+        wanted = [name for name in targets.value if isinstance(name, str)]
+        if not wanted or any(name in _WORDS or not _PLAIN.fullmatch(name) for name in wanted):
+            return
+        modules = {tensor.module for tensor in architecture.tensors}
+        missing = [name for name in wanted if name.rpartition(".")[2] not in modules]
+        if not missing:
+            return
+        linear = sorted({t.module for t in architecture.tensors if t.linear and t.stack in ("decoder", "encoder")})
+        none_left = len(missing) == len(wanted)
+        words = ", ".join(missing)
+        yield self.finding(
+            f"{architecture.model_type} has no module named {words}: PEFT finds nothing to adapt"
+            if none_left
+            else f"{architecture.model_type} has no module named {words}: PEFT passes over it",
+            targets,
+            (job.model_id, f"a {architecture.model_type} model"),
+            help=f"its linear layers are {', '.join(linear[:12])}",
+            severity="error" if none_left else "warning",
+            job=job,
+        )
