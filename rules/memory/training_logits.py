@@ -1,0 +1,97 @@
+"""MEM012."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.estimate.result import GIB
+from cfglint.jobs.job import TrainingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding, Severity
+from cfglint.lint.rule import Parameter, Rule, example
+
+from .wording import accelerator_words
+
+PART = "logits and loss"
+"""Name of the part in the estimate (cfglint/estimate/training)."""
+
+
+class TrainingLogits(Rule):
+    """The logits of one micro-batch take a large part of the GPU.
+
+    A stock loss keeps the logits (tokens × vocabulary) in 16 bit and in fp32, and their gradients: with 64 k tokens and a
+    vocabulary of 262 k more than 190 GiB. They grow with the vocabulary, not with the model, so a small model with a
+    large vocabulary runs out of memory at lengths a larger one trains at. A fused loss never makes them.
+
+    How sure: from the estimate, which shows the working. It is a warning where the logits alone take half of the
+    accelerator, else information, and only where no fused or chunked loss is in force and the accelerator is known.
+    """
+
+    code = "MEM012"
+    name = "training-logits"
+    family = "memory"
+    severity = "warning"
+    catalogue = ("mem.logits-large-vocab",)
+    evidence = (
+        "https://github.com/EvolvingLMMs-Lab/LongVA/pull/19",
+        "https://github.com/NVIDIA-NeMo/Automodel/issues/3907",
+        "https://arxiv.org/abs/2411.09009",
+    )
+    parameters = {"share": Parameter(0.25, "share of the accelerator's memory from which the logits are reported")}
+    good = (
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            bf16: true
+            per_device_train_batch_size: 4
+            num_train_epochs: 1
+            max_length: 16384
+            gradient_checkpointing: true
+            use_liger_kernel: true
+            """,
+            gpu="A100-80GB",
+            gpus=1,
+        ),
+    )
+    bad = (
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            bf16: true
+            per_device_train_batch_size: 4
+            num_train_epochs: 1
+            max_length: 16384
+            gradient_checkpointing: true
+            """,
+            gpu="A100-80GB",
+            gpus=1,
+            at="per_device_train_batch_size",
+            count=1,
+        ),
+    )
+
+    def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        if job.partial or not job.hardware.candidates or job.value("loss_kernel", "torch") not in ("torch", "triton"):
+            return
+        if job.sequence_length is None or job.micro_batch_size is None:
+            return
+        share = self.options["share"]
+        memory = context.estimate(job).memory
+        part = next((c for c in memory.components if c.name == PART), None)
+        capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
+        if part is None or not isinstance(share, (int, float)) or part.bytes < share * capacity:
+            return
+        severity: Severity = "warning" if part.bytes >= 0.5 * capacity else "info"
+        yield self.finding(
+            f"the logits of one micro-batch take {part.bytes / GIB:.1f} GiB of {capacity / GIB:.1f} on "
+            f"{accelerator_words(job)}: {part.formula}",
+            job.micro_batch_size,
+            (job.sequence_length, "tokens per sequence"),
+            help="a fused loss makes no logits: use_liger_kernel: true, cut cross-entropy or a chunked loss",
+            severity=severity,
+            confidence="medium",
+            data={"logits_gib": round(part.bytes / GIB, 2)},
+            job=job,
+        )
