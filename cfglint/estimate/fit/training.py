@@ -44,6 +44,7 @@ def fit_training(job: TrainingJob) -> Fit:
         return fit
     fit.accelerators, fit.too_small = smallest_training_hardware(job, plan, search.what_if)
     if search.capacity is None:
+        fit.missing = ("gpu",)
         return fit
     fit.micro_batch = search.largest_micro_batch()
     fit.sequence_length = search.largest_sequence()
@@ -229,7 +230,8 @@ class TrainingFit:
         chosen = [knob.options[-1] for knob in stack]
         if not _fits(made := self._together(chosen)):
             return None
-        for i, knob in enumerate(stack):
+        # the costliest is relaxed first
+        for i, knob in sorted(enumerate(stack), key=lambda pair: -pair[1].options[-1].rank):
             for option in knob.options[:-1]:
                 milder = [*chosen[:i], option, *chosen[i + 1 :]]
                 if _fits(other := self._together(milder)):

@@ -13,6 +13,9 @@ _BYTES = {
 }  # fmt: skip
 FP4_EXPERT_BITS = 4 + 8 / 32
 """MXFP4: a shared 8-bit scale for 32 weights (OCP Microscaling 1.0), as ``expert_dtype: fp4`` means."""
+FP4_UNLESS_STATED = "deepseek_v4"
+"""Families whose FP8 checkpoints hold FP4 experts where the config does not say otherwise (vLLM 0.33,
+models/deepseek_v4/quant_config.py)."""
 _NO_SCHEME = frozenset({"", "none", "null", "bf16", "fp16", "bfloat16", "float16"})
 _CONTAINERS = (
     "compressed-tensors",
@@ -40,8 +43,14 @@ def checkpoint_scheme(arch: Architecture) -> Scheme | None:
     own = scheme_from_config(arch.quantization) if arch.quantization else None
     if own is None:
         return None
-    four = "fp4" in str(arch.config.get("expert_dtype") or "").lower()
-    return replace(own, expert_bits=FP4_EXPERT_BITS) if four else own
+    return replace(own, expert_bits=FP4_EXPERT_BITS) if own.expert_bits is None and _fp4_experts(arch, own) else own
+
+
+def _fp4_experts(arch: Architecture, own: Scheme) -> bool:
+    stated = arch.config.get("expert_dtype") or (arch.quantization or {}).get("expert_dtype")
+    if stated is None:
+        return own.name == "fp8" and arch.model_type.startswith(FP4_UNLESS_STATED)
+    return "fp4" in str(stated).lower()
 
 
 def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | None:
@@ -66,5 +75,7 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
             settings.assume(f"quantization {named} is not known here: weights are taken as 16 bits")
         else:
             settings.assume(f"quantization {named} does not say how many bits: weights are taken as 16 bits")
+        if named.lower() != "auto":
+            settings.unreadable["quantization"] = named
         return None
     return replace(found, runtime=named.lower() in _RUNTIME)

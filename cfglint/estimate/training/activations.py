@@ -13,8 +13,9 @@ from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, style_of
 from cfglint.estimate.training.loss import Head, head_footprint
+from cfglint.estimate.training.parameters import separate_experts
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import separate_experts, trainable_dtype, unquantized_dtype
+from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 
 RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention", "conv"})

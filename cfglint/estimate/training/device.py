@@ -124,8 +124,10 @@ def communicators(plan: Plan) -> int:
     return max(1, sum(size > 1 for size in kinds))
 
 
-def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Sequence[Accelerator]) -> Interval:
-    """What the device itself shows: reserved, context, libraries and communicators.
+def used_of(
+    reserved: Interval, allocated: Interval, plan: Plan, candidates: Sequence[Accelerator], paged: float = 0.0
+) -> Interval:
+    """What the device itself shows: reserved, context, libraries, communicators, and ``paged`` states while there is room.
 
     Where live tensors fit, the allocator gives cached blocks back before it fails: the expected figure then stays below
     the device's memory.
@@ -142,7 +144,9 @@ def used_of(reserved: Interval, allocated: Interval, plan: Plan, candidates: Seq
             a + b * GIB * groups for a, b in zip((low, expected, high), FITTED_NCCL_GIB, strict=True)
         )
     less, more = FITTED_USED_RESIDUALS.get(regime_of(plan), FITTED_USED_RESIDUALS["single"])
-    used = Interval(reserved.low * less + low, reserved.expected + expected, reserved.high * more + high)
+    used = Interval(
+        reserved.low * less + low, reserved.expected + expected + paged, reserved.high * more + high + paged
+    )
     capacities = sorted(a.usable_bytes for a in candidates)
     if capacities and capacities[-1] <= capacities[0] * SAME_SIZE:
         capacity = capacities[0]

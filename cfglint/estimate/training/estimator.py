@@ -11,17 +11,12 @@ from cfglint.estimate.training.activations import RECURRENT, Activations, activa
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, favourable
+from cfglint.estimate.training.optimizers import optimizer_kind
+from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
 from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
 from cfglint.estimate.training.sharding import windows_of
-from cfglint.estimate.training.states import (
-    Parameters,
-    States,
-    count_parameters,
-    optimizer_kind,
-    state_bytes,
-    trainable_dtype,
-)
+from cfglint.estimate.training.states import States, state_bytes, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 from cfglint.estimate.verdict import decide
 from cfglint.jobs.job import TrainingJob
@@ -156,7 +151,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
         memory.allocated = allocated
         certainty = min(1.0, least / peak.total)
         memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty)
-        used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates)
+        used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
         ranks = job.hardware.gpus_per_node or plan.world
         memory.host = _host(states.host * max(1, min(ranks, plan.world)))
     memory.missing = list(dict.fromkeys(memory.missing))

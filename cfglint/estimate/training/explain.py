@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from cfglint.estimate.result import Component, Input
+from cfglint.estimate.training.formats import format_of
+from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.phases import Peak
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import Parameters, States, format_of, trainable_dtype
+from cfglint.estimate.training.states import States, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {

@@ -39,7 +39,7 @@ def walk(
     dense gradient of the input embedding. ``gradient_share``: part of a gradient that stays on this rank after it was
     reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
     """
-    resident = states.weights + states.masters + states.optimizer + states.buffers + activations.shared
+    resident = states.resident + activations.shared
     resident += windows.constant
     held = max(states.gradients, windows.whole_gradients) if accumulating else 0.0
     waiting = (in_flight - 1) * activations.kept

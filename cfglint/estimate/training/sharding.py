@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from cfglint.estimate.training.formats import format_of
+from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import SUB_GROUP, Parameters, States, format_of, trainable_dtype
+from cfglint.estimate.training.states import SUB_GROUP, States, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 DEEPSPEED_BUCKET: Final = 5e8

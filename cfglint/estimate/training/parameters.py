@@ -1,0 +1,165 @@
+"""Parameters of one rank by what happens to them: quantized, trained, gathered, tied. In elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cfglint.catalog.architecture import Architecture, Tensor
+from cfglint.estimate.training.families import slots_of
+from cfglint.estimate.training.plan import Plan
+
+
+@dataclass
+class Parameters:
+    """Parameters of one rank by what happens to them, in elements (before sharding over data-parallel ranks).
+
+    ``linear``: weights of block linears, what quantization packs; ``experts``: routed experts held as fused
+    parameters; ``outside``: embeddings, head and what else is outside the blocks; ``rest``: norms, biases and other
+    leftovers inside blocks.
+    """
+
+    linear: float = 0.0
+    experts: float = 0.0
+    rest: float = 0.0
+    embedding: float = 0.0
+    head: float = 0.0
+    packed_head: float = 0.0
+    """The head where quantization packs it too."""
+    outside: float = 0.0
+    adapter: float = 0.0
+    saved_modules: float = 0.0
+    largest: float = 0.0
+    """Elements of the largest single tensor."""
+    largest_adapter: float = 0.0
+    routed: float = 0.0
+    """Routed experts, a part of ``linear`` and ``experts``."""
+    rows_columns: float = 0.0
+    """Sum of rows and columns of all matrices, for factored states."""
+
+    @property
+    def base(self) -> float:
+        return self.linear + self.experts + self.rest + self.embedding + self.head + self.outside
+
+
+def on_rank(tensor: Tensor, plan: Plan, elements: float) -> float:
+    """Elements of a tensor on one rank of tensor and expert parallelism."""
+    if tensor.role == "expert":
+        return elements / plan.expert_parallel / (plan.tensor_parallel if plan.expert_parallel == 1 else 1)
+    if len(tensor.shape) >= 2 and tensor.role not in ("router", "position_embedding"):
+        return elements / plan.tensor_parallel
+    return elements
+
+
+def count_parameters(
+    architecture: Architecture, plan: Plan, layers: tuple[int, int], first: bool, last: bool
+) -> Parameters:
+    """Parameters of one pipeline stage: decoder layers ``layers[0]`` to ``layers[1]`` (exclusive)."""
+    found = Parameters()
+    start, stop = layers
+    whole = stop - start == len(architecture.layers)
+    tied = architecture.tie_word_embeddings
+    if not architecture.tensors:
+        return _from_total(architecture, plan, stop - start)
+    for tensor in architecture.tensors:
+        per_layer = tensor.elements * tensor.count
+        if tensor.stack == "decoder":
+            times = len(tensor.layers) if whole else sum(start <= i < stop for i in tensor.layers)
+        elif tensor.stack:
+            times = len(tensor.layers) if first else 0
+        elif tensor.role == "lm_head" or (tensor.role == "norm" and not first):
+            times = 1 if last else 0
+        elif tensor.role == "embedding":
+            times = 1 if first or (last and tied) else 0
+        else:
+            times = 1 if first else 0
+        if not times:
+            continue
+        elements = on_rank(tensor, plan, per_layer * times)
+        if tensor.role == "embedding":
+            found.embedding += elements
+            if tied and plan.profile.unties:
+                found.head += elements
+                found.packed_head += elements if plan.profile.quantizes_head else 0.0
+        elif tensor.role == "lm_head":
+            found.head += elements
+            if plan.profile.quantizes_head:
+                found.packed_head += elements
+        elif not tensor.stack:
+            found.outside += elements
+        elif tensor.role == "expert" and not separate_experts(plan):
+            found.experts += elements
+        elif tensor.linear or tensor.role == "expert":
+            found.linear += elements
+        else:
+            found.rest += elements
+        if tensor.role == "expert":
+            found.routed += elements
+        matrix = on_rank(tensor, plan, tensor.elements)
+        if tensor.role == "expert" and not separate_experts(plan):
+            # gate and up are one parameter
+            fused = 2 if slots_of((tensor.module,)) & {"gate", "up"} and architecture.gated_mlp else 1
+            matrix = on_rank(tensor, plan, per_layer) * fused
+        found.largest = max(found.largest, matrix)
+        if len(tensor.shape) == 2:
+            found.rows_columns += (tensor.shape[0] + tensor.shape[1]) * tensor.count * times
+        else:
+            found.rows_columns += tensor.elements * tensor.count * times
+        if plan.adapter and _targeted(tensor, plan):
+            rows, columns = tensor.shape
+            found.adapter += plan.lora_rank * (rows + columns) * tensor.count * times / plan.tensor_parallel
+            if plan.dora:
+                found.adapter += rows * tensor.count * times
+            found.largest_adapter = max(found.largest_adapter, plan.lora_rank * max(rows, columns))
+        if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
+            found.saved_modules += elements
+    return found
+
+
+def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Parameters:
+    """Parameters where only their number is known: embeddings as the dimensions say, the rest in the blocks."""
+    total = float(architecture.total_parameters or 0)
+    table = min(float(architecture.vocab_size * architecture.hidden_size), total / 2)
+    head = 0.0 if architecture.tie_word_embeddings else table
+    blocks = max(0.0, total - table - head)
+    share = layers / max(1, len(architecture.layers)) / plan.tensor_parallel
+    found = Parameters(
+        linear=blocks * share,
+        embedding=table / plan.tensor_parallel,
+        head=head / plan.tensor_parallel,
+        largest=max(table, architecture.hidden_size * architecture.intermediate_size),
+        rows_columns=total**0.5 * 2,
+    )
+    if plan.adapter:
+        # seven projections of a block, each with hidden_size on one side and about intermediate_size on the other
+        found.adapter = (
+            plan.lora_rank
+            * len(plan.lora_slots)
+            * layers
+            * (architecture.hidden_size + max(architecture.hidden_size, architecture.intermediate_size))
+        )
+        found.largest_adapter = plan.lora_rank * max(architecture.hidden_size, architecture.intermediate_size)
+    return found
+
+
+def separate_experts(plan: Plan) -> bool:
+    """Experts are modules of their own, which quantization and FSDP treat as any linear layer.
+
+    transformers 5 fuses them into 3-D parameters, which bitsandbytes leaves alone; earlier versions and checkpoints
+    quantized per expert (GPTQ, AWQ) hold separate linears.
+    """
+    fused = plan.profile.modeling and (plan.version or "").lstrip(">=~^ ").startswith("5")
+    return not fused or bool(
+        plan.quantization and plan.quantization.startswith(("gptq", "awq", "fp8", "mxfp4", "nvfp4"))
+    )
+
+
+def _targeted(tensor: Tensor, plan: Plan) -> bool:
+    if not tensor.linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
+        return False
+    if plan.lora_all_linear:
+        return tensor.role not in ("router",) or bool(tensor.stack)
+    if tensor.module in plan.lora_names:
+        return True
+    return bool(slots_of((tensor.module,)) & plan.lora_slots) and not any(
+        "_" in n for n in plan.lora_names if n == tensor.module
+    )
