@@ -107,6 +107,36 @@ def split_at_script(words: list[Word], booleans: frozenset[str]) -> tuple[list[W
     return words, []
 
 
+def state_surroundings(reading: Reading, launch: Launch) -> None:
+    """Hardware that the carrier knows: SLURM, Kubernetes, CUDA_VISIBLE_DEVICES. The launcher's own words come first."""
+    for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
+        if pair is not None:
+            origin = pair[1]
+            if isinstance(origin, Word):
+                origin = FileOrigin(launch.document, (name,), origin.span, origin.span)
+            reading.facts.state(name, pair[0], origin)
+    if launch.host_memory is not None:
+        reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
+
+
+def state_count(reading: Reading, fact: str, *flags: str) -> None:
+    """The whole number of the first of ``flags`` that is given; any other value is stated as unknown."""
+    for flag in flags:
+        if flag in _keys(reading.root):
+            value = reading.value(flag)
+            if isinstance(value, int) and not isinstance(value, bool):
+                reading.facts.state(fact, value, reading.origin(flag))
+            else:
+                text = str(value)
+                if re.fullmatch(r"\d+:\d+", text):  # torchrun's elastic MIN:MAX
+                    low, high = text.split(":")
+                    if low == high:
+                        reading.facts.state(fact, int(low), reading.origin(flag))
+                        return
+                reading.facts.state(fact, UNKNOWN, reading.origin(flag))
+            return
+
+
 class LaunchDialect(Dialect):
     name = "launch"
     title = "Launch lines"
@@ -148,32 +178,10 @@ class _Reader:
         return reading
 
     def surroundings(self, reading: Reading) -> None:
-        """Hardware that the carrier knows: SLURM, Kubernetes, CUDA_VISIBLE_DEVICES. The launcher's own words come first."""
-        launch = self.launch
-        for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
-            if pair is not None:
-                origin = pair[1]
-                if isinstance(origin, Word):
-                    origin = FileOrigin(self.document, (name,), origin.span, origin.span)
-                reading.facts.state(name, pair[0], origin)
-        if launch.host_memory is not None:
-            reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
+        state_surroundings(reading, self.launch)
 
     def integer(self, reading: Reading, fact: str, *flags: str) -> None:
-        for flag in flags:
-            if flag in _keys(reading.root):
-                value = reading.value(flag)
-                if isinstance(value, int) and not isinstance(value, bool):
-                    reading.facts.state(fact, value, reading.origin(flag))
-                else:
-                    text = str(value)
-                    if re.fullmatch(r"\d+:\d+", text):  # torchrun's elastic MIN:MAX
-                        low, high = text.split(":")
-                        if low == high:
-                            reading.facts.state(fact, int(low), reading.origin(flag))
-                            return
-                    reading.facts.state(fact, UNKNOWN, reading.origin(flag))
-                return
+        state_count(reading, fact, *flags)
 
     def torchrun(self, started: Program) -> Iterator[Reading]:
         own, rest = split_at_script(started.arguments, TORCHRUN_BOOLEANS)
