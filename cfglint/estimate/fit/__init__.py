@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cfglint.estimate.fit.result import Change, Fit, KeptBatch, Largest, OnAccelerator, Setting
 from cfglint.estimate.fit.training import fit_training, fitting_changes
-from cfglint.estimate.fit.what_if import WhatIf, with_facts
-from cfglint.jobs.job import Job, ServingJob, TrainingJob
+from cfglint.estimate.fit.what_if import WhatIf
+from cfglint.jobs.job import Job, ServingJob, TrainingJob, with_facts
 
 __all__ = [
     "Change",

@@ -81,6 +81,8 @@ def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) ->
     return found, too_small
 
 
+BATCH: Final = ("micro_batch_size", "gradient_accumulation_steps")
+
 CERTAIN: Final = 1.1
 """What one kind of device needs may differ from another's by this much (context, cached blocks given back)."""
 
@@ -135,13 +137,13 @@ def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
     unsharded = plan.sharding in ("none", "ddp")
     bases = [Layout(counts[:1] if unsharded else counts)]
     if unsharded:
-        for option in full_sharding(plan):
-            if settings_for(job, option.facts) is not None:
+        for option in full_sharding(job, plan):
+            if settings_for(job, option.said) is not None:
                 bases.append(Layout(counts[1:], (option,)))
                 break
     yield bases[0]
     smaller = 1 if plan.micro_batch is not None and plan.micro_batch > 1 else None
-    recompute = tuple(o for o in checkpointing(plan) if settings_for(job, o.facts) is not None)
+    recompute = tuple(o for o in checkpointing(plan) if settings_for(job, o.said) is not None)
     for base in bases:
         if base.options:
             yield base
@@ -173,7 +175,8 @@ def _row(
     micro = layout.micro_batch or plan.micro_batch
     steps = facts.get("gradient_accumulation_steps", plan.accumulation)
     if layout.options or layout.micro_batch:
-        says = {name: value for name, value in facts.items() if name != "data_parallel_size"}
+        says = {name: value for option in layout.options for name, value in option.said.items()}
+        says |= {name: facts[name] for name in BATCH if name in facts}
         words = [f"micro-batch {layout.micro_batch}"] if layout.micro_batch else []
         words += [option.words for option in layout.options]
         change = Change(

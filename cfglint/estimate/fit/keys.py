@@ -108,7 +108,6 @@ KEYS: Final[Mapping[str, Table]] = {
         **{f"offload_parameters={at}": {"zero_optimization.offload_param.device": at} for at in ("cpu", "none")},
     },
     "accelerate": {
-        "gradient_accumulation_steps": "gradient_accumulation_steps",
         **{
             f"zero_stage={stage}": {"distributed_type": "DEEPSPEED", "deepspeed_config.zero_stage": stage}
             for stage in (1, 2, 3)

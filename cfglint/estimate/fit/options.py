@@ -6,11 +6,12 @@ Ranks order changes by what they cost in time; costs in words come from the sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cfglint.estimate.training.plan import RL_METHODS, Plan
 from cfglint.estimate.training.states import optimizer_kind
+from cfglint.jobs.defaults import in_force
 from cfglint.jobs.job import TrainingJob
 
 LIGER_MODELS: Final = frozenset({
@@ -42,6 +43,11 @@ class Option:
     rank: float = 0.0
     alters: bool = False
 
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What the files must say."""
+        return self.facts if self.says is None else self.says
+
 
 @dataclass(frozen=True, slots=True)
 class Knob:
@@ -68,7 +74,48 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("method", tuple(_quantized_base(job, plan))),
         Knob("method", tuple(_adapters(job, plan))),
     )
-    return [knob for knob in made if knob.options]
+    return [
+        Knob(knob.group, tuple(_settled(job, plan, option) for option in knob.options)) for knob in made if knob.options
+    ]
+
+
+def _settled(job: TrainingJob, plan: Plan, option: Option) -> Option:
+    """The option with the facts that follow from it: other defaults, and what an engine does to the model."""
+    further = dict(_consequences(job, plan, option.facts))
+    return replace(option, facts={**option.facts, **further}, says=option.said) if further else option
+
+
+def _consequences(job: TrainingJob, plan: Plan, facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if job.reading("cfglint-job"):
+        # a job file states everything itself
+        return
+    framework = str(job.value("framework")).lower()
+    if "zero_stage" in facts and not plan.sharding.startswith("zero") and plan.compute_dtype in ("bf16", "fp16"):
+        # as cfglint.jobs.precision settles it where a DeepSpeed file is there
+        yield "weight_dtype", plan.compute_dtype
+        yield "master_weights", True
+    if "fsdp" in facts and not plan.sharding.startswith("fsdp"):
+        yield "fsdp_version", _fsdp_version(job)
+    if "quantization" in facts:
+        yield "method", "qlora"
+        flash = plan.attention in ("flash2", "flash3", "flex", "xformers")
+        if framework in ("trl", "llamafactory", "axolotl"):
+            yield "upcast_unquantized", framework == "axolotl" and not flash
+    if "method" in facts and framework == "trl":
+        yield "lora_dropout", TRL_DROPOUT
+
+
+TRL_DROPOUT: Final = 0.05
+"""``lora_dropout`` of TRL's ``ModelConfig`` (trl/trainer/model_config.py)."""
+
+
+def _fsdp_version(job: TrainingJob) -> int:
+    """The version that the added keys mean: Accelerate's file 1, Axolotl's keys state 2, trainers by their release."""
+    if job.reading("accelerate"):
+        return 1
+    if job.reading("axolotl", "torchtitan"):
+        return 2
+    return 2 if in_force(">=5.10", job.versions.get("transformers")) else 1
 
 
 def _optimizer_kernel(plan: Plan) -> Iterator[Option]:
@@ -160,10 +207,10 @@ def _fsdp(plan: Plan, assume_ranks: bool = False) -> Iterator[Option]:
         yield Option("FSDP full sharding", facts, cost=cost, rank=3.1, alters=upcast)
 
 
-def full_sharding(plan: Plan) -> tuple[Option, ...]:
+def full_sharding(job: TrainingJob, plan: Plan) -> tuple[Option, ...]:
     """The strongest sharding by each engine, for more GPUs than the job states."""
     zero = [option for option in _zero(plan, assume_ranks=True) if option.facts.get("zero_stage") == 3]
-    return (*zero, *_fsdp(plan, assume_ranks=True))
+    return tuple(_settled(job, plan, option) for option in (*zero, *_fsdp(plan, assume_ranks=True)))
 
 
 def checkpointing(plan: Plan) -> Iterator[Option]:

@@ -143,7 +143,7 @@ class TrainingFit:
         return self._knobs
 
     def _settings(self, option: Option) -> Any:
-        return settings_for(self.job, option.facts if option.says is None else option.says)
+        return settings_for(self.job, option.said)
 
     def _with_found_length(self, knob: Knob) -> Knob:
         """For the sequence length the very largest that fits, instead of halves."""
@@ -301,7 +301,7 @@ def merged(options: Sequence[Option], *, said: bool = False) -> dict[str, Any] |
     """The facts of several options together (``said``: what the files must say); None where they exclude each other."""
     facts: dict[str, Any] = {}
     for option in options:
-        for name, value in (option.says if said and option.says is not None else option.facts).items():
+        for name, value in (option.said if said else option.facts).items():
             facts[name] = max(facts[name], value) if name == "zero_stage" and name in facts else value
     zero3 = facts.get("zero_stage") == 3
     flat = "fsdp" in facts or "fsdp_offload" in facts

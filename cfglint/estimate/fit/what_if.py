@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate import estimate
 from cfglint.estimate.result import Estimate, MemoryEstimate
-from cfglint.jobs.facts import DerivedOrigin
-from cfglint.jobs.job import Hardware, Job
-
-J = TypeVar("J", bound=Job)
-
-WHAT_IF = DerivedOrigin("what if")
-
-
-def with_facts(job: J, **facts: Any) -> J:
-    """A copy of ``job`` in which ``facts`` win over what files state. The original is not touched."""
-    other = copy(job)
-    other._facts = {name: list(stated) for name, stated in job._facts.items()}
-    for name, value in facts.items():
-        other.state_first(name, value, WHAT_IF)
-    return other
+from cfglint.jobs.job import Hardware, Job, with_facts
 
 
 def on_hardware(

@@ -147,4 +147,7 @@ def _one(
         )
     if (not arch.tensors or not model.certain) and estimate.memory.verdict in ("oom", "kv-too-small"):
         estimate.memory.verdict = "likely-oom"
+    # The length of a server whose version is not known either may come from anywhere.
+    if estimate.memory.verdict == "kv-too-small" and not version.exact and job.value("max_model_len") is None:
+        estimate.memory.verdict = "likely-oom"
     return estimate

@@ -6,8 +6,7 @@ from typing import Any
 
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving.estimator import estimate_serving
-from cfglint.jobs.facts import FlagOrigin
-from cfglint.jobs.job import ServingJob
+from cfglint.jobs.job import ServingJob, with_facts
 
 GIB = 2**30
 Lever = tuple[str, Any, float, str]
@@ -20,15 +19,6 @@ HIGH_UTILIZATION = 0.95
 TENSOR_SIZES = (1, 2, 4, 8, 16)
 LENGTH_STEP = 1024
 STARTS = ("fits", "tight")
-
-
-def with_fact(job: ServingJob, name: str, value: Any) -> ServingJob:
-    """A copy of the job in which one fact has another value."""
-    copy = ServingJob(job.name, job.readings)
-    copy.extend(job)
-    copy.model, copy.hardware, copy.versions = job.model, job.hardware, job.versions
-    copy.state_first(name, value, FlagOrigin(f"what if {name} = {value}"))
-    return copy
 
 
 def serving_levers(job: ServingJob) -> list[Lever]:
@@ -56,7 +46,7 @@ def _cache(estimate: Estimate) -> float:
 
 
 def _gain(job: ServingJob, base: Estimate, name: str, value: Any) -> float:
-    return _cache(estimate_serving(with_fact(job, name, value))) - _cache(base)
+    return _cache(estimate_serving(with_facts(job, **{name: value}))) - _cache(base)
 
 
 def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
@@ -85,7 +75,7 @@ def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
                     f"enforce_eager frees {graph / GIB:.1f} GiB of CUDA graphs, and decodes slower",
                 )
             )
-    eight = estimate_serving(with_fact(job, "kv_cache_dtype", "fp8"))
+    eight = estimate_serving(with_facts(job, kv_cache_dtype="fp8"))
     before, after = base.serving, eight.serving
     if (
         before
@@ -145,7 +135,7 @@ def smallest_tensor_parallel(job: ServingJob) -> Lever | None:
     for size in TENSOR_SIZES:
         if size <= current or (heads and heads % size):
             continue
-        estimate = estimate_serving(with_fact(job, "tensor_parallel_size", size))
+        estimate = estimate_serving(with_facts(job, tensor_parallel_size=size))
         if estimate.memory.verdict in STARTS:
             freed = _cache(estimate) - _cache(before)
             return ("tensor_parallel_size", size, freed, f"tensor_parallel_size: {size} is the smallest that fits")

@@ -11,7 +11,8 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 _BYTES = {
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
 }  # fmt: skip
-FP4_EXPERT_BITS = 4 + 8 / 32
+FP4_BITS, FP4_GROUP = 4, 32
+FP4_EXPERT_BITS = FP4_BITS + 8 / FP4_GROUP
 """MXFP4: a shared 8-bit scale for 32 weights (OCP Microscaling 1.0), as ``expert_dtype: fp4`` means."""
 FP4_UNLESS_STATED = "deepseek_v4"
 """Families whose FP8 checkpoints hold FP4 experts where the config does not say otherwise (vLLM 0.33,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture, Layer
@@ -17,7 +17,13 @@ from cfglint.estimate.serving.kv_layout import (
     state_bytes_per_layer,
 )
 from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
-from cfglint.estimate.serving.precision import model_element_bytes, weight_scheme
+from cfglint.estimate.serving.precision import (
+    FP4_BITS,
+    FP4_EXPERT_BITS,
+    FP4_GROUP,
+    model_element_bytes,
+    weight_scheme,
+)
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.verdicts import memory_verdict, worst
@@ -82,15 +88,22 @@ class Rank:
 
 
 def rank_of(
-    settings: SettingsInForce, arch: Architecture, gpu: Accelerator | None, *, experts_spread: bool = False
+    settings: SettingsInForce,
+    arch: Architecture,
+    gpu: Accelerator | None,
+    *,
+    experts_spread: bool = False,
+    fp4_scale_bits: int | None = None,
 ) -> Rank:
-    """The rank that the stated parallel sizes make."""
+    """The rank that the stated parallel sizes make. ``fp4_scale_bits``: of the scales an engine keeps for FP4 experts."""
     tp = settings.positive("tensor_parallel_size", "tp", "tp_size", "num_shard") or 1
     pp = settings.positive("pipeline_parallel_size", "pp", "pp_size") or 1
     sharding = Sharding(
         tensor=tp, expert_ranks=tp if experts_spread and arch.moe else 1, stages=pipeline_stages(len(arch.layers), pp)
     )
     element, scheme = model_element_bytes(settings, arch), weight_scheme(settings, arch)
+    if fp4_scale_bits is not None and scheme is not None and scheme.expert_bits == FP4_EXPERT_BITS:
+        scheme = replace(scheme, expert_bits=FP4_BITS + fp4_scale_bits / FP4_GROUP)
     weights = rank_weights(arch, sharding, parameter_bytes=element, scheme=scheme)
     return Rank(settings, arch, gpu, sharding, element, scheme, weights)
 

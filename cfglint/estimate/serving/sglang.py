@@ -12,6 +12,7 @@ from cfglint.estimate.serving.rank import Rank, Shares, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
+from cfglint.estimate.serving.weights import draft_head_bytes
 
 GIB = 2**30
 VISION_FACTOR = 0.95
@@ -30,7 +31,10 @@ def estimate_sglang(
     """Pool of one rank, from the fraction stated or the version's default."""
     laws = engine_laws("sglang")
     spread = settings.boolean("enable_dp_attention") or settings.boolean("enable_expert_parallel", "enable_ep_moe")
-    rank = rank_of(settings, arch, gpu, experts_spread=spread)
+    rank = rank_of(
+        settings, arch, gpu, experts_spread=spread, fp4_scale_bits=laws.value("fp4_expert_scale_bits", version)
+    )
+    _add_draft_head(rank)
     element = rank.cache_element(settings.text("kv_cache_dtype"))
     cell = rank.token_bytes(element)
     if gpu is None:
@@ -87,6 +91,18 @@ def estimate_sglang(
         estimate.memory.verdict = "tight"
         settings.assume(f"the pool holds fewer tokens than the context length {length}: longer requests are refused")
     return estimate
+
+
+def _add_draft_head(rank: Rank) -> None:
+    """Weights of the checkpoint's own draft layer, loaded beside the model (NEXTN, EAGLE on an MTP checkpoint)."""
+    words = str(rank.settings.raw("speculative", "speculative_algorithm") or "").lower()
+    if not any(name in words for name in ("nextn", "mtp")):
+        return
+    head = draft_head_bytes(rank.arch, rank.sharding, rank.scheme, rank.element)
+    rank.settings.assume("the draft head is taken as one more decoder layer")
+    weights = rank.weights
+    weights.parts["draft_head"] = head
+    weights.bytes, weights.low, weights.high = weights.bytes + head, weights.low + head, weights.high + head
 
 
 def _batch(

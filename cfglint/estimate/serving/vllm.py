@@ -13,7 +13,7 @@ from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimat
 from cfglint.estimate.serving.activations import Profile, ProfiledPeak, profiled_peak
 from cfglint.estimate.serving.graphs import HIGH as GRAPH_HIGH
 from cfglint.estimate.serving.graphs import LOW as GRAPH_LOW
-from cfglint.estimate.serving.graphs import MEASURED_SIZES, graph_bytes
+from cfglint.estimate.serving.graphs import capture_sizes, graph_bytes
 from cfglint.estimate.serving.host import host_memory
 from cfglint.estimate.serving.kv_layout import (
     FP8_DS_MLA_BYTES,
@@ -29,7 +29,7 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
-from cfglint.estimate.serving.weights import RankWeights, lora_slot_bytes, rank_weights
+from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
 
 GIB = 2**30
 DEFAULT_BLOCK = 16
@@ -41,6 +41,10 @@ CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 1.1 * GIB
 0.41 (A100), 0.45 to 0.51 (RTX 4090, 3090), 0.51 to 0.60 (H100, H200)."""
 PARALLEL_CONTEXT = 1.0 * GIB
 """What distributed start-up adds before that snapshot: 77.66 instead of 78.68 GiB free at TP 2 and 4 (0.19, H100)."""
+EXPERT_GROUP_CONTEXT = 0.5 * GIB
+"""What the communicators of the expert group add to it, which mixtures of experts alone have: 77.12 to 77.18 GiB free
+(Mixtral, Llama-4-Scout and gpt-oss at TP 2 and 4, 0.19, H100)."""
+HOPPER = 9
 DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
@@ -288,17 +292,8 @@ class _Vllm:
                 return rank_weights(draft, whole, parameter_bytes=self.element, scheme=checkpoint_scheme(draft)).bytes
             self.s.assume(f"the draft model of {method} is not counted: its dimensions are not known")
             return 0.0
-        last = self.arch.num_hidden_layers - 1
-        layer = 0.0
-        for tensor in self.arch.tensors:
-            if tensor.stack == "decoder" and last in tensor.layers:
-                split = self.sharding.tensor if len(tensor.shape) > 1 else 1
-                bits = self.element
-                if self.scheme is not None and self.scheme.covers(tensor):
-                    bits = self.scheme.bits_of(tensor) / 8
-                layer += tensor.elements * tensor.count * bits / split
         self.s.assume("the draft head is taken as one more decoder layer")
-        return layer + 2 * self.arch.hidden_size**2 * self.element
+        return draft_head_bytes(self.arch, self.sharding, self.scheme, self.element)
 
     def _non_torch(self) -> Interval:
         law = self.laws.value("non_torch", self.version)
@@ -317,19 +312,26 @@ class _Vllm:
     def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
         if settings.eager:
             return Interval.exactly(0.0)
-        sizes = self._capture_sizes(settings)
-        size = graph_bytes(self.arch, layers, self.sharding.tensor, self.laws.constant("graph_gib"), sizes)
+        captures, largest = self._captures(settings)
+        constants = self.laws.constant("graph_gib")
+        size = graph_bytes(self.arch, layers, self.sharding.tensor, constants, captures, largest, self._mxfp4())
         return Interval(size * GRAPH_LOW, size, size * GRAPH_HIGH)
 
-    def _capture_sizes(self, settings: VllmSettings) -> int:
-        """Graphs captured: 1, 2, 4 and every 8 up to 512 or twice the sequences, piecewise and full."""
+    def _mxfp4(self) -> bool:
+        return self.scheme is not None and self.scheme.name == "mxfp4"
+
+    def _captures(self, settings: VllmSettings) -> tuple[int, int]:
+        """Graphs captured and the largest batch among them."""
+        law = self.laws.value("capture_sizes", self.version)
         compilation = self.s.raw("compilation_config")
-        if isinstance(compilation, Mapping):
-            sizes = compilation.get("cudagraph_capture_sizes")
-            if isinstance(sizes, (list, tuple)):
-                return 2 * len(sizes)
-        largest = min(512, 2 * settings.max_num_seqs)
-        return min(MEASURED_SIZES, 2 * (3 + largest // 8 if largest <= 256 else 35 + (largest - 256) // 16))
+        sizes = compilation.get("cudagraph_capture_sizes") if isinstance(compilation, Mapping) else None
+        if isinstance(sizes, (list, tuple)) and sizes and all(isinstance(size, int) for size in sizes):
+            return law["modes"] * len(sizes), max(sizes)
+        limit = law["families"].get(self.arch.model_type)
+        if limit is None:
+            limit = min(law["largest"], law["per_sequence"] * settings.max_num_seqs * (1 + self._draft_tokens()))
+        largest = min(limit, settings.batched_tokens)
+        return law["modes"] * capture_sizes(largest, law["coarse_from"]), largest
 
     def _profile(self, settings: VllmSettings, stage: int) -> Profile:
         counts = self.laws.constant("multiprocessors")
@@ -379,7 +381,12 @@ class _Vllm:
         fullest = max(range(len(parts)), key=lambda index: parts[index][0].bytes)
         weights, extra = parts[fullest]
         memory = MemoryEstimate(missing=self.missing, capacity=self.capacity)
-        serving = ServingEstimate("vllm", weights=weights.bytes + extra)
+        held = [part.bytes + besides for part, besides in parts]
+        # Each stage logs a line when its weights are loaded; the first is that of the stage with the least to load.
+        serving = ServingEstimate("vllm", weights=min(held))
+        if len(held) > 1:
+            listed = ", ".join(f"{size / GIB:.2f}" for size in held)
+            s.assume(f"pipeline stages hold {listed} GiB of weights; weights_gib is the lightest's, which logs first")
         memory.components.append(self._weights_component(weights, extra, fullest))
         memory.host = host_memory(s, self.arch, weights, self.sharding.tensor * self.sharding.pipeline)
         estimate = Estimate(memory, serving=serving, assumptions=s.assumptions, parameters=self.arch.total_parameters)
@@ -481,10 +488,12 @@ class _Vllm:
         context = self._context()
         outside = Interval.exactly(0.0) if inside else graphs
         peak_bytes = tight.peak.bytes
+        # After capture the sampler's warm-up needs the profiled peak again: graphs come on top of what was requested.
+        holes = self._holes(tight.weights)
         used = Interval(
             context.low + requested.low,
-            context.expected + requested.expected + max(0.0, outside.expected - peak_bytes),
-            context.expected + requested.high + max(0.0, outside.high - peak_bytes / 2),
+            context.expected + requested.expected + outside.expected + holes.expected,
+            context.high + requested.high + outside.high + holes.high,
         )
         if s.positive("kv_cache_memory_bytes") or s.positive("num_gpu_blocks_override"):
             held = (
@@ -512,8 +521,22 @@ class _Vllm:
         """Memory outside the requested share; V0 counts the context within it."""
         if self.runner == "V0":
             return Interval(0.0, 0.0, CONTEXT)
-        parallel = PARALLEL_CONTEXT if self.sharding.tensor > 1 else 0.0
-        return Interval(CONTEXT_LOW, CONTEXT + parallel, CONTEXT_HIGH + parallel)
+        parallel = 0.0
+        if self.sharding.tensor > 1:
+            parallel = PARALLEL_CONTEXT + (EXPERT_GROUP_CONTEXT if self.arch.moe else 0.0)
+        expected = parallel if self._hopper() else parallel / 2
+        return Interval(CONTEXT_LOW, CONTEXT + expected, CONTEXT_HIGH + parallel)
+
+    def _hopper(self) -> bool:
+        capability = self.gpu.compute_capability if self.gpu else None
+        return capability is not None and capability[0] == HOPPER
+
+    def _holes(self, weights: RankWeights) -> Interval:
+        """Memory that repacking MXFP4 experts leaves reserved and unusable, which no line of the log counts."""
+        if not self._mxfp4() or not self._hopper() or self.runner == "V0":
+            return Interval.exactly(0.0)
+        left = float(self.laws.constant("mxfp4_holes")) * weights.parts.get("expert", 0.0)
+        return Interval(0.0, left, 1.5 * left)
 
     def _loads_unquantized(self) -> bool:
         return self.scheme is not None and self.scheme.runtime
@@ -571,7 +594,7 @@ class _Vllm:
                 graphs.expected,
                 "0 (eager)"
                 if settings.eager
-                else f"{len(self.arch.layers)} layers × {self._capture_sizes(settings)} captures",
+                else f"{len(self.arch.layers)} layers × {self._captures(settings)[0]} captures",
                 s.inputs("enforce_eager", "compilation_config"),
                 ("enforce_eager",),
             )

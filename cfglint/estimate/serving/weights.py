@@ -36,6 +36,9 @@ _REPLICATED_MODULES = frozenset(
     {"kv_a_proj_with_mqa", "q_a_proj", "fused_qkv_a_proj", "kv_a_proj", "indexer", "wq_b", "wk", "weights_proj"}
 )
 _REPLICATED_ROLES = frozenset({"norm", "router", "position_embedding", "projector", "other"})
+_COMPRESSORS = frozenset({"kv_proj", "gate_proj"})
+"""DeepSeek-V4's shared key-value projection and its compressors stand on every rank, as its indexers' queries do (vLLM
+models/deepseek_v4/attention.py and compressor.py, SGLang layers/attention/dsv4)."""
 _KEY_VALUE = frozenset({"k_proj", "v_proj", "key", "value", "k", "v"})
 _FUSED_QKV = frozenset({"qkv_proj", "c_attn", "query_key_value", "Wqkv", "qkv", "W_pack", "wqkv", "att_proj"})
 
@@ -58,6 +61,10 @@ def _share(tensor: Tensor, arch: Architecture, tp: int) -> float:
         return 1.0
     if tensor.role in _REPLICATED_ROLES or tensor.module in _REPLICATED_MODULES:
         return 1.0
+    if tensor.role == "mla" and arch.model_type.startswith("deepseek_v4"):
+        queries = tensor.module == "q_b_proj" and tensor.shape[0] < arch.num_attention_heads * arch.head_dim
+        if queries or tensor.module in _COMPRESSORS:
+            return 1.0
     if len(tensor.shape) == 1 and not tensor.bias and tensor.role not in ("ssm", "linear_attention"):
         return 1.0
     if tensor.role == "attention":
@@ -225,6 +232,19 @@ def _from_count(
     size = inside * bits / 8 + outer * parameter_bytes
     unquantized = (inside + outer) * parameter_bytes
     return RankWeights(size, size * INEXACT_LOW, size * INEXACT_HIGH, {"all": size}, unquantized)
+
+
+def draft_head_bytes(arch: Architecture, sharding: Sharding, scheme: Scheme | None, element: float) -> float:
+    """A draft head on one rank: one more decoder layer and a projection from two hidden states (MTP, EAGLE)."""
+    last, layer = arch.num_hidden_layers - 1, 0.0
+    for tensor in arch.tensors:
+        if tensor.stack != "decoder" or last not in tensor.layers:
+            continue
+        bits = scheme.bits_of(tensor) / 8 if scheme is not None and scheme.covers(tensor) else element
+        split = sharding.expert_ranks if tensor.role == "expert" else 1
+        share = 1 / split if split > 1 else _share(tensor, arch, sharding.tensor)
+        layer += tensor.elements * tensor.count * bits * share
+    return layer + 2 * arch.hidden_size**2 * element
 
 
 def lora_slot_bytes(arch: Architecture, sharding: Sharding, stage: int, slots: int, rank: int, width: float) -> float:

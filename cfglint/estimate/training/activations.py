@@ -133,7 +133,7 @@ def activations_of(
 ) -> Activations:
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
-    if style.own_loss and (plan.version or "").lstrip(">=~^ ").startswith("5"):
+    if style.own_loss and plan.transformers_5:
         style = replace(style, own_loss=False)
     numerics = numerics_of(plan, style, cuda)
     attention_dropout, dropout = dropout_of(architecture)
@@ -182,7 +182,7 @@ def activations_of(
                 chunks=8,
                 hold_logits=plan.profile.hold_logits,
                 upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
-                shift_copy=plan.profile.shift_copy,
+                shift_copy=plan.profile.shift_copy and not plan.transformers_5,
                 autocast=plan.compute_dtype is not None,
                 saves_log_probabilities=not plan.compile,
                 packed=packed_head,

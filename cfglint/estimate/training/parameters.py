@@ -147,7 +147,7 @@ def separate_experts(plan: Plan) -> bool:
     transformers 5 fuses them into 3-D parameters, which bitsandbytes leaves alone; earlier versions and checkpoints
     quantized per expert (GPTQ, AWQ) hold separate linears.
     """
-    fused = plan.profile.modeling and (plan.version or "").lstrip(">=~^ ").startswith("5")
+    fused = plan.profile.modeling and plan.transformers_5
     return not fused or bool(
         plan.quantization and plan.quantization.startswith(("gptq", "awq", "fp8", "mxfp4", "nvfp4"))
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.profiles import Profile, profile_of
-from cfglint.jobs.facts import Fact
+from cfglint.estimate.training.reader import Reader
 from cfglint.jobs.job import TrainingJob
 
 RL_METHODS = ("grpo", "ppo", "rloo")
+ADAPTERS = ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa")
+
 PAIRED = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm")
 """Methods that put two sequences of each sample through the model at once (chosen and rejected, or a shuffled one)."""
 
@@ -69,13 +70,18 @@ class Plan:
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
-    version: str | None = None
+    transformers_version: str | None = None
     inputs: dict[str, Input] = field(default_factory=dict)
     assumptions: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)
     """Facts that were assumed and move the result: they widen the interval."""
+
+    @property
+    def transformers_5(self) -> bool:
+        """Known to run on transformers 5."""
+        return (self.transformers_version or "").lstrip(">=~^ ").startswith("5")
 
     @property
     def rows(self) -> int:
@@ -115,66 +121,6 @@ class Plan:
         return -(-(self.sequence or 0) // self.context_parallel)
 
 
-class _Reader:
-    """Reads facts, remembering where each came from and what was assumed."""
-
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self.inputs: dict[str, Input] = {}
-        self.assumptions: list[str] = []
-        self.missing: list[str] = []
-        self.problems: list[str] = []
-        self.loose: set[str] = set()
-
-    def note(self, name: str, value: object, origin: str) -> None:
-        self.inputs[name] = Input(name, _words(value), origin)
-
-    def get(self, name: str, default: Any = None, why: str = "", loose: bool = False) -> Any:
-        fact: Fact[Any] | None = self.job.fact(name)
-        if fact is not None and fact.value is not None:
-            self.note(name, fact.value, fact.describe())
-            return fact.value
-        if default is not None and why:
-            self.note(name, default, why)
-            self.assumptions.append(f"{name} is not stated: {_words(default)} ({why})")
-        if loose:
-            self.loose.add(name)
-        return default
-
-    def count(self, name: str, default: int | None, why: str = "", loose: bool = False) -> int | None:
-        """A whole number of at least 1; anything else is a problem that is named."""
-        value = self.get(name, default, why, loose)
-        if value is None:
-            return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or value != value
-            or value < 1
-            or value != int(value)
-        ):
-            self.problems.append(f"{name} is {value!r}: it must be a whole number of at least 1")
-            self.missing.append(name)
-            return None
-        return int(value)
-
-    def text(self, name: str, default: str | None = None, why: str = "", loose: bool = False) -> str | None:
-        value = self.get(name, default, why, loose)
-        return value.strip().lower() if isinstance(value, str) else (default if value is not None else None)
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.get(name)
-        return value if isinstance(value, bool) else default
-
-
-def _words(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return str(value)
-
-
 _DTYPES = {
     "float32": "fp32",
     "fp32": "fp32",
@@ -191,31 +137,97 @@ _DTYPES = {
 
 def resolve(job: TrainingJob) -> Plan:
     """The plan of a job. What cannot be known is in ``missing``; impossible values are in ``problems``."""
-    read = _Reader(job)
+    read = Reader(job)
     framework = read.text("framework")
     profile, known = profile_of(framework)
-    default = f"{profile.name} default" if known else "common default"
     if framework is not None and not known:
         read.assumptions.append(f"framework {framework} is not known: computed as a plain Hugging Face loop")
+    if not known:
         read.loose.add("framework")
-    if framework is None:
-        read.loose.add("framework")
+    default = f"{profile.name} default" if known else "common default"
     architecture = job.architecture
     if architecture is None:
         read.missing.append("model")
-    method = read.text("method") or ""
-    lora_stated = job.fact("lora_rank") is not None or job.fact("lora_targets") is not None
+    method = _method(read, profile)
+    adapter = _adapter(read, profile, method, default)
+    compute = _compute_dtype(read, profile, method, default)
+    weight = _weight_dtype(read, profile, method, compute, default)
+    ranks = _ranks(read, profile)
+    megatron = profile.name == "megatron"
+    return Plan(
+        architecture=architecture,
+        profile=profile,
+        objective=method.objective,
+        pretrains=method.pretrains,
+        adapter=method.adapter,
+        dora=method.dora,
+        lora_rank=adapter.rank,
+        lora_dropout=adapter.dropout,
+        lora_slots=adapter.slots,
+        lora_all_linear=adapter.all_linear,
+        lora_names=adapter.names,
+        modules_to_save=adapter.modules_to_save,
+        quantization=method.quantization,
+        upcast_unquantized=_upcasts(read, method.quantization, profile, ranks.sharding),
+        weight_dtype=weight,
+        compute_dtype=compute,
+        master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
+        optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
+        foreach=read.get("optimizer_foreach"),
+        in_backward=read.flag("optimizer_in_backward", False),
+        micro_batch=_needed(read, "micro_batch_size", profile.micro_batch_size, default),
+        accumulation=read.count("gradient_accumulation_steps", 1) or 1,
+        sequence=_needed(read, "sequence_length", profile.sequence_length, default),
+        packing=read.flag("packing", False),
+        checkpointing=_checkpointing(read, profile, default),
+        attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
+        loss_kernel=read.text("loss_kernel", profile.loss_kernel) or "torch",
+        compile=read.flag("compile", False),
+        fp8=read.flag("fp8_linear", False),
+        sharding=ranks.sharding,
+        shards_gradients=ranks.shards_gradients,
+        reshard=ranks.reshard,
+        shard_degree=ranks.shard_degree,
+        world=ranks.world,
+        data_parallel=ranks.data,
+        tensor_parallel=ranks.tensor,
+        pipeline_parallel=ranks.pipeline,
+        context_parallel=ranks.context,
+        expert_parallel=ranks.expert,
+        sequence_parallel=read.flag("sequence_parallel", megatron and ranks.tensor > 1),
+        offload_optimizer=read.text("offload_optimizer") or "none",
+        offload_parameters=read.text("offload_parameters") or "none",
+        transformers_version=_transformers_version(read, profile),
+        inputs=read.inputs,
+        assumptions=read.assumptions,
+        missing=read.missing,
+        problems=read.problems,
+        loose=read.loose,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    objective: str
+    pretrains: bool
+    adapter: bool
+    dora: bool
+    quantization: str | None
+
+
+def _method(read: Reader, profile: Profile) -> _Method:
+    """What is trained: everything or adapters, on which objective, over which storage of the base."""
+    stated = read.text("method") or ""
+    lora_stated = read.job.fact("lora_rank") is not None or read.job.fact("lora_targets") is not None
     quantization = read.text("quantization")
     if quantization in ("none", ""):
         quantization = None
-    parts = method.replace("_", "-").replace("+", "-").split("-") if method else []
+    parts = stated.replace("_", "-").replace("+", "-").split("-") if stated else []
     if not parts:
         parts = ["qlora"] if quantization and lora_stated else ["lora"] if lora_stated or quantization else ["full"]
         read.assumptions.append(f"method is not stated: {parts[0]}")
-    objective = next((p for p in parts if p in PREFERENCE), "sft")
-    adapter = any(p in ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa") for p in parts) or (
-        objective != "sft" and lora_stated
-    )
+    objective = next((part for part in parts if part in PREFERENCE), "sft")
+    adapter = any(part in ADAPTERS for part in parts) or (objective != "sft" and lora_stated)
     if quantization is not None and quantization not in ("fp8", "mxfp8") and not adapter:
         adapter = True
         read.assumptions.append(f"weights stored as {quantization} are not trained: adapters are")
@@ -226,164 +238,168 @@ def resolve(job: TrainingJob) -> Plan:
         read.assumptions.append("quantization is not stated: nf4 (the qlora default)")
     if quantization == "nf4" and profile.nf4_double:
         quantization = "nf4-double"
-    targets: list[str] = []
-    rank = 0
-    if adapter:
-        rank = read.count("lora_rank", 8, f"{default}") or 8
-        stated = read.get("lora_targets")
-        if isinstance(stated, str):
-            stated = [stated]
-        if isinstance(stated, (list, tuple)) and stated:
-            targets = [str(t) for t in stated]
-        else:
-            targets = ["q_proj", "v_proj"] if profile.name in ("transformers", "peft", "trl") else ["all-linear"]
-            read.assumptions.append(f"lora_targets is not stated: {', '.join(targets)} ({default})")
-            read.loose.add("lora_targets")
-    everything = any(t in ("all-linear", "all", "all_linear", "linear") for t in targets)
-    saved = read.get("lora_modules_to_save") if adapter else None
-    modules_to_save = tuple(map(str, saved)) if isinstance(saved, (list, tuple)) else ()
-
-    compute = read.text("compute_dtype")
-    if compute is None:
-        compute = profile.compute_dtype if not job.stated("compute_dtype") else "none"
-    compute = _DTYPES.get(compute or "none")
-    if compute == "fp32":
-        compute = None
-    if compute is None and quantization and profile.quantized_autocast and not job.stated("compute_dtype"):
-        stated = read.job.value("weight_dtype")
-        compute = _DTYPES.get(stated, "bf16") if isinstance(stated, str) else "bf16"
-        compute = None if compute == "fp32" else compute
-        read.assumptions.append(
-            f"compute_dtype is not stated: autocast in {compute} over the quantized base ({default})"
-        )
-    weight = read.text("weight_dtype")
-    if weight is None:
-        weight = profile.weight_dtype
-        if weight is None:
-            weight = compute if adapter and compute else None
-        if weight is None and architecture is not None and architecture.native_dtype:
-            weight = _DTYPES.get(architecture.native_dtype)
-            if weight:
-                read.note("weight_dtype", weight, "the checkpoint's own dtype")
-                read.assumptions.append(f"weight_dtype is not stated: {weight} (the checkpoint's own)")
-        if weight is None:
-            weight = "bf16" if quantization or adapter else "fp32"
-            read.assumptions.append(f"weight_dtype is not stated: {weight} ({default})")
-        read.loose.add("weight_dtype")
-    weight = _DTYPES.get(weight, weight)
-    if weight not in ("fp32", "bf16", "fp16", "fp8"):
-        read.problems.append(f"weight_dtype is {weight!r}: not a dtype known here")
-        weight = "bf16"
-
-    micro = read.count("micro_batch_size", profile.micro_batch_size, default, loose=True)
-    if micro is None and "micro_batch_size" not in read.missing:
-        read.missing.append("micro_batch_size")
-    sequence = read.count("sequence_length", profile.sequence_length, default, loose=True)
-    if sequence is None and "sequence_length" not in read.missing:
-        read.missing.append("sequence_length")
-    if job.fact("micro_batch_size") is not None:
-        read.loose.discard("micro_batch_size")
-    if job.fact("sequence_length") is not None:
-        read.loose.discard("sequence_length")
-    accumulation = read.count("gradient_accumulation_steps", 1) or 1
-
-    tensor = read.count("tensor_parallel_size", 1) or 1
-    pipeline = read.count("pipeline_parallel_size", 1) or 1
-    context = read.count("context_parallel_size", 1) or 1
-    expert = read.count("expert_parallel_size", 1) or 1
-    zero = read.get("zero_stage")
-    zero = zero if isinstance(zero, int) and not isinstance(zero, bool) and 0 <= zero <= 3 else None
-    fsdp = read.text("fsdp")
-    hardware = job.hardware
-    world = hardware.world_size
-    stated_dp = read.count("data_parallel_size", None)
-    if world is None and stated_dp is not None:
-        world = stated_dp * tensor * pipeline * context
-    shards = (zero or 0) > 0 or fsdp not in (None, "none", "no_shard")
-    if world is None:
-        if shards or tensor * pipeline * context > 1:
-            if shards:
-                read.missing.append("gpus_per_node")
-            world = tensor * pipeline * context
-        else:
-            world = 1
-            read.assumptions.append("the number of GPUs is not stated: one")
-    elif hardware.count_origin is not None:
-        read.note("world_size", world, hardware.count_origin.describe())
-    model_ranks = tensor * pipeline * context
-    if world % model_ranks:
-        read.problems.append(
-            f"{world} GPUs cannot be divided into tensor {tensor} × pipeline {pipeline} × context {context} ranks"
-        )
-    data = stated_dp or max(1, world // model_ranks)
-    shard_ranks = data * context
-    sharding, shards_gradients, reshard = _sharding(zero, fsdp, read.count("fsdp_version", 1), world)
-    if zero == 0 and profile.name == "megatron":
-        sharding = "ddp"
-    if fsdp == "hybrid_shard":
-        shard_ranks = min(shard_ranks, hardware.gpus_per_node or shard_ranks)
-    if sharding in ("none", "ddp"):
-        shard_ranks = 1
-
-    optimizer = (
-        read.text("optimizer", profile.optimizer, default, loose=job.fact("optimizer") is None) or profile.optimizer
-    )
-    checkpointing = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
-    if checkpointing in ("true", "unsloth"):
-        checkpointing = "full"
-    if checkpointing == "false":
-        checkpointing = "none"
-    if job.fact("gradient_checkpointing") is not None:
-        read.loose.discard("gradient_checkpointing")
-    return Plan(
-        architecture=architecture,
-        profile=profile,
+    return _Method(
         objective=objective,
         pretrains="pretrain" in parts or "pt" in parts,
         adapter=adapter,
         dora="dora" in parts or "qdora" in parts,
-        lora_rank=rank,
-        lora_dropout=_share(read.get("lora_dropout", profile.lora_dropout)) if adapter else 0.0,
-        lora_slots=ALL_LINEAR if everything else slots_of(targets),
-        lora_all_linear=everything,
-        lora_names=tuple(targets),
-        modules_to_save=modules_to_save,
         quantization=quantization,
-        upcast_unquantized=_upcasts(read, quantization, profile, sharding),
-        weight_dtype=weight,
-        compute_dtype=compute,
-        master_weights=read.flag("master_weights", profile.name == "megatron" or sharding.startswith("zero")),
-        optimizer=optimizer,
-        foreach=read.get("optimizer_foreach"),
-        in_backward=read.flag("optimizer_in_backward", False),
-        micro_batch=micro,
-        accumulation=accumulation,
-        sequence=sequence,
-        packing=read.flag("packing", False),
-        checkpointing=checkpointing,
-        attention=read.text("attention", profile.attention, default, loose=job.fact("attention") is None) or "sdpa",
-        loss_kernel=read.text("loss_kernel", profile.loss_kernel) or "torch",
-        compile=read.flag("compile", False),
-        fp8=read.flag("fp8_linear", False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    rank: int = 0
+    dropout: float = 0.0
+    names: tuple[str, ...] = ()
+    slots: frozenset[str] = frozenset()
+    all_linear: bool = False
+    modules_to_save: tuple[str, ...] = ()
+
+
+def _adapter(read: Reader, profile: Profile, method: _Method, default: str) -> _Adapter:
+    if not method.adapter:
+        return _Adapter()
+    rank = read.count("lora_rank", 8, default) or 8
+    stated = read.get("lora_targets")
+    stated = [stated] if isinstance(stated, str) else stated
+    if isinstance(stated, (list, tuple)) and stated:
+        names = tuple(map(str, stated))
+    else:
+        names = ("q_proj", "v_proj") if profile.name in ("transformers", "peft", "trl") else ("all-linear",)
+        read.assumptions.append(f"lora_targets is not stated: {', '.join(names)} ({default})")
+        read.loose.add("lora_targets")
+    everything = any(name in ("all-linear", "all", "all_linear", "linear") for name in names)
+    saved = read.get("lora_modules_to_save")
+    return _Adapter(
+        rank=rank,
+        dropout=_share(read.get("lora_dropout", profile.lora_dropout)),
+        names=names,
+        slots=ALL_LINEAR if everything else slots_of(names),
+        all_linear=everything,
+        modules_to_save=tuple(map(str, saved)) if isinstance(saved, (list, tuple)) else (),
+    )
+
+
+def _compute_dtype(read: Reader, profile: Profile, method: _Method, default: str) -> str | None:
+    """The autocast or engine dtype; None for none."""
+    stated = read.text("compute_dtype")
+    if stated is not None or read.job.stated("compute_dtype"):
+        found = _DTYPES.get(stated or "none")
+        return None if found == "fp32" else found
+    found = _DTYPES.get(profile.compute_dtype or "none")
+    if found is None and method.quantization and profile.quantized_autocast:
+        weight = read.job.value("weight_dtype")
+        found = _DTYPES.get(weight, "bf16") if isinstance(weight, str) else "bf16"
+        read.assumptions.append(f"compute_dtype is not stated: autocast in {found} over the quantized base ({default})")
+    return None if found == "fp32" else found
+
+
+def _weight_dtype(read: Reader, profile: Profile, method: _Method, compute: str | None, default: str) -> str:
+    """The dtype parameters are stored in: stated, the framework's, the checkpoint's, or what is common."""
+    stated = read.text("weight_dtype")
+    if stated is not None:
+        weight = _DTYPES.get(stated, stated)
+        if weight not in ("fp32", "bf16", "fp16", "fp8"):
+            read.problems.append(f"weight_dtype is {weight!r}: not a dtype known here")
+            return "bf16"
+        return weight
+    read.loose.add("weight_dtype")
+    found = profile.weight_dtype or (compute if method.adapter else None)
+    if found is not None:
+        read.note("weight_dtype", found, default)
+        read.assumptions.append(f"weight_dtype is not stated: {found} ({default})")
+        return found
+    architecture = read.job.architecture
+    native = _DTYPES.get(architecture.native_dtype or "") if architecture is not None else None
+    if native is not None:
+        read.note("weight_dtype", native, "the checkpoint's own dtype")
+        read.assumptions.append(f"weight_dtype is not stated: {native} (the checkpoint's own)")
+        return native
+    found = "bf16" if method.quantization or method.adapter else "fp32"
+    read.assumptions.append(f"weight_dtype is not stated: {found} ({default})")
+    return found
+
+
+def _needed(read: Reader, name: str, usual: int | None, default: str) -> int | None:
+    """A count without which there are no activations; missing where neither stated nor a framework's default."""
+    value = read.count(name, usual, default, loose=True)
+    if value is None and name not in read.missing:
+        read.missing.append(name)
+    return value
+
+
+def _checkpointing(read: Reader, profile: Profile, default: str) -> str:
+    stated = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
+    return {"true": "full", "unsloth": "full", "false": "none"}.get(stated, stated)
+
+
+def _transformers_version(read: Reader, profile: Profile) -> str | None:
+    """The version of transformers: the framework's own where it is that, else as requirements or images say."""
+    stated = read.text("framework_version")
+    if profile.name in ("transformers", "peft"):
+        return stated or read.job.versions.get("transformers")
+    return read.job.versions.get("transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    world: int
+    data: int
+    tensor: int
+    pipeline: int
+    context: int
+    expert: int
+    sharding: str
+    shards_gradients: bool
+    reshard: bool
+    shard_degree: int
+
+
+def _ranks(read: Reader, profile: Profile) -> _Ranks:
+    """How many ranks there are, and what each kind of parallelism does with them."""
+    tensor, pipeline, context, expert = (
+        read.count(f"{kind}_parallel_size", 1) or 1 for kind in ("tensor", "pipeline", "context", "expert")
+    )
+    zero = read.get("zero_stage")
+    zero = zero if isinstance(zero, int) and not isinstance(zero, bool) and 0 <= zero <= 3 else None
+    fsdp = read.text("fsdp")
+    hardware = read.job.hardware
+    model_ranks = tensor * pipeline * context
+    stated = read.count("data_parallel_size", None)
+    world = hardware.world_size or None
+    if world is None and stated is not None:
+        world = stated * model_ranks
+    if world is None:
+        if (zero or 0) > 0 or fsdp not in (None, "none", "no_shard"):
+            read.missing.append("gpus_per_node")
+        elif model_ranks == 1:
+            read.assumptions.append("the number of GPUs is not stated: one")
+        world = model_ranks
+    elif hardware.count_origin is not None:
+        read.note("world_size", world, hardware.count_origin.describe())
+    if world % model_ranks:
+        read.problems.append(
+            f"{world} GPUs cannot be divided into tensor {tensor} × pipeline {pipeline} × context {context} ranks"
+        )
+    data = stated or max(1, world // model_ranks)
+    sharding, shards_gradients, reshard = _sharding(zero, fsdp, read.count("fsdp_version", 1), world)
+    if zero == 0 and profile.name == "megatron":
+        sharding = "ddp"
+    degree = data * context
+    if fsdp == "hybrid_shard":
+        degree = min(degree, hardware.gpus_per_node or degree)
+    return _Ranks(
+        world=world,
+        data=data,
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        expert=expert,
         sharding=sharding,
         shards_gradients=shards_gradients,
         reshard=reshard,
-        shard_degree=shard_ranks,
-        world=world,
-        data_parallel=data,
-        tensor_parallel=tensor,
-        pipeline_parallel=pipeline,
-        context_parallel=context,
-        expert_parallel=expert,
-        sequence_parallel=read.flag("sequence_parallel", profile.name == "megatron" and tensor > 1),
-        offload_optimizer=read.text("offload_optimizer") or "none",
-        offload_parameters=read.text("offload_parameters") or "none",
-        version=read.text("framework_version"),
-        inputs=read.inputs,
-        assumptions=read.assumptions,
-        missing=read.missing,
-        problems=read.problems,
-        loose=read.loose,
+        shard_degree=1 if sharding in ("none", "ddp") else degree,
     )
 
 
@@ -391,7 +407,7 @@ def _share(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1 else 0.0
 
 
-def _upcasts(read: _Reader, quantization: str | None, profile: Profile, sharding: str) -> bool:
+def _upcasts(read: Reader, quantization: str | None, profile: Profile, sharding: str) -> bool:
     """Whether what is not quantized is held in fp32 (PEFT ``prepare_model_for_kbit_training``).
 
     Only bitsandbytes models are cast (``peft/utils/other.py``), and trainers leave it out where parameters are sharded,
