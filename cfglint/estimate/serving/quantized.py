@@ -82,6 +82,8 @@ class Scheme:
             return tensor.role == "expert"
         if tensor.role in ("vision", "audio", "projector"):
             return not self.keep_vision and len(tensor.shape) == 2
+        if tensor.role == "mla" and tensor.module == "gate_proj":
+            return False  # DeepSeek-V4's compressors stay in 16 bits
         return tensor.role in LAYER_ROLES and (tensor.linear or tensor.role == "expert")
 
     def bits_of(self, tensor: Tensor) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
+from cfglint.estimate.serving.precision import FP4_BITS, FP4_GROUP
 from cfglint.estimate.serving.rank import Rank, Shares, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
@@ -19,6 +20,8 @@ VISION_FACTOR = 0.95
 """Vision-language models shrink the default fraction by this (server_args.py)."""
 MAMBA_RATIO = 0.9
 """Default of ``--mamba-full-memory-ratio``: state memory over full-attention memory."""
+FP4_SCALE_BITS = 32
+"""SGLang keeps the scales of FP4 experts in fp32 on CUDA (layers/quantization/fp8.py of 0.5.23)."""
 UNIFIED_FREE_LOW = 0.3
 """Share of a unified memory that may be free at start: 20 of 64 GiB after loading 2 GiB on a Jetson Orin log."""
 GRAPH_FIXED, GRAPH_PER_CAPTURE_LAYER = 0.05 * GIB, 0.0009 * GIB
@@ -32,9 +35,10 @@ def estimate_sglang(
     laws = engine_laws("sglang")
     spread = settings.boolean("enable_dp_attention") or settings.boolean("enable_expert_parallel", "enable_ep_moe")
     rank = rank_of(
-        settings, arch, gpu, experts_spread=spread, fp4_scale_bits=laws.value("fp4_expert_scale_bits", version)
+        settings, arch, gpu, experts_spread=spread, fp4_scale_bits=FP4_SCALE_BITS
     )
     _add_draft_head(rank)
+    _add_repacking(rank, float(laws.constant("fp4_repacking")))
     element = rank.cache_element(settings.text("kv_cache_dtype"))
     cell = rank.token_bytes(element)
     if gpu is None:
@@ -103,6 +107,16 @@ def _add_draft_head(rank: Rank) -> None:
     weights = rank.weights
     weights.parts["draft_head"] = head
     weights.bytes, weights.low, weights.high = weights.bytes + head, weights.low + head, weights.high + head
+
+
+def _add_repacking(rank: Rank, share: float) -> None:
+    """SGLang reads its weights off the device's free memory, so what repacking FP4 experts leaves unusable is in them."""
+    if rank.scheme is None or rank.scheme.expert_bits != FP4_BITS + FP4_SCALE_BITS / FP4_GROUP:
+        return
+    weights = rank.weights
+    left = share * weights.parts.get("expert", 0.0)
+    weights.parts["repacking"] = left
+    weights.bytes, weights.high = weights.bytes + left, weights.high + 1.5 * left
 
 
 def _batch(

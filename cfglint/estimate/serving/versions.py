@@ -92,8 +92,11 @@ class EngineLaws:
         return self._constants[name]["value"]
 
     def newer_than_known(self, version: EngineVersion) -> bool:
+        if version.release is None:
+            return False
         newest = _release(self.newest)
-        return version.release is not None and version.release[: len(newest)] > newest
+        release = version.release[:-1] if version.release[-1] == LAST_PATCH else version.release
+        return release[: len(newest)] > newest
 
 
 @cache

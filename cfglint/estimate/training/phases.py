@@ -139,7 +139,7 @@ def walk(
                 gradients=held or grown,
                 activations=waiting,
                 embedding_gradient=embedding_gradient + (0.0 if tied else outer_gradient),
-                reduce=windows.reduce + windows.outer_reduce,
+                reduce=max(windows.reduce, windows.outer_reduce),
             )
         else:
             # a tied embedding waits with the head's gradient and is summed into a third tensor
