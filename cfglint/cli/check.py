@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 import time
@@ -261,7 +260,7 @@ def _baseline(args: argparse.Namespace, result: RunResult, files: Sequence[Sourc
 
 def _report(args: argparse.Namespace, result: RunResult, fixed: int) -> bool:
     from cfglint.report import Options, render
-    from cfglint.report.terminal import wants_colour
+    from cfglint.report.terminal import wants_colour, write_for_machines
 
     to_file = args.output_file and args.output_file != "-"
     options = Options(
@@ -273,9 +272,10 @@ def _report(args: argparse.Namespace, result: RunResult, fixed: int) -> bool:
     )
     text = render(args.format, result, options)
     if not to_file:
-        if args.format in MACHINE_FORMATS and isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        sys.stdout.write(text)
+        if args.format in MACHINE_FORMATS:
+            write_for_machines(text)
+        else:
+            sys.stdout.write(text)
         return True
     try:
         with open(args.output_file, "w", encoding="utf-8", newline="\n") as stream:

@@ -36,20 +36,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Estimate and print. Returns the exit code."""
     from cfglint.report import estimates
+    from cfglint.report.terminal import can_show, wants_colour, write_for_machines
 
     asked = asked_jobs(args)
     if asked.problem:
         return usage("estimate", asked.problem)
     made = [_estimated(job) for job in asked.jobs]
     if args.format == "json":
-        sys.stdout.write(estimates.as_json(made))
+        write_for_machines(estimates.as_json(made))
     elif not made:
         asked.say_none()
     elif args.format == "markdown":
         sys.stdout.write(estimates.as_markdown(made))
     else:
-        from cfglint.report.terminal import can_show, wants_colour
-
         colour = wants_colour(sys.stdout, args.color)
         unicode = can_show(sys.stdout, estimates.UNICODE_PENS)
         sys.stdout.write(estimates.as_text(made, colour=colour, unicode=unicode))

@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
         import json
 
         content = {**rule_as_json(rule), "page": rule_page(rule), "evidence": list(rule.evidence)}
-        sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        from cfglint.report.terminal import write_for_machines
+
+        write_for_machines(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     else:
         page = rule_page(rule)
         sys.stdout.write(page if args.format == "markdown" else plain_page(page))

@@ -28,7 +28,9 @@ def run(args: argparse.Namespace) -> int:
 
     rules = known_rules(args)
     if args.format == "json":
-        sys.stdout.write(rules_as_json(rules))
+        from cfglint.report.terminal import write_for_machines
+
+        write_for_machines(rules_as_json(rules))
     elif args.format == "markdown":
         sys.stdout.write(rules_as_table(rules.values()))
     else:

@@ -53,7 +53,9 @@ def _write(args: argparse.Namespace) -> int:
 
     text = json.dumps(json_schema(args.dialect, args.variant), indent=2, ensure_ascii=False) + "\n"
     if args.output is None:
-        sys.stdout.write(text)
+        from cfglint.report.terminal import write_for_machines
+
+        write_for_machines(text)
         return 0
     try:
         with open(args.output, "w", encoding="utf-8") as file:

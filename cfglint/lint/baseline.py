@@ -66,7 +66,8 @@ def fingerprint(finding: Finding) -> str:
     """Stable over moves of the file and edits elsewhere in it: code, key and message."""
     from hashlib import sha256
 
-    return sha256("\0".join((finding.code, finding.key, finding.message)).encode()).hexdigest()[:16]
+    material = "\0".join((finding.code, finding.key, finding.message))
+    return sha256(material.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def collect(findings: Iterable[Finding], path: Path) -> Baseline:
@@ -86,13 +87,14 @@ def write(baseline: Baseline, path: Path) -> None:
         for name, codes in sorted(baseline.counts.items())
     }
     content = {"version": VERSION, "tool": "cfglint", "files": files}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))  # a file name may hold bytes that are no UTF-8
 
 
 def read(path: Path) -> Baseline:
     """Read a baseline. Raises :class:`BaselineError` with the reason."""
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:

@@ -145,7 +145,7 @@ class Finding:
         from hashlib import sha256
 
         material = "\0".join((self.code, self.reported_path, self.key, self.message))
-        return sha256(material.encode()).hexdigest()[:16]
+        return sha256(material.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def route_text(route: Route) -> str:

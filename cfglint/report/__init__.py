@@ -37,4 +37,6 @@ def render(format: str, result: RunResult, options: Options | None = None) -> st
     """The report as text that ends with a line end, or empty where there is nothing to say."""
     module = import_module(RENDERERS[format])
     text: str = module.render(result, options or Options())
-    return text
+    from cfglint.report.terminal import encodable
+
+    return encodable(text)

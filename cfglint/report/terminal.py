@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import sys
 from typing import Final, TextIO
 
 STYLES: Final = {
@@ -18,6 +20,21 @@ STYLES: Final = {
 """SGR codes, by what is shown."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """``text`` with U+FFFD for lone surrogates, which no encoding takes: a JSON escape (``"\\ud800"``) may write one,
+    and a file name may hold bytes that are no UTF-8."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def write_for_machines(text: str) -> None:
+    """Write to standard output as UTF-8 with plain line ends, whatever the terminal's encoding is: programs read it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    sys.stdout.write(encodable(text))
 
 
 def wants_colour(stream: TextIO, choice: str = "auto") -> bool:
