@@ -90,12 +90,12 @@ def named_model(name: str) -> Architecture | None:
 
 @lru_cache(maxsize=256)
 def _by_name(base: str) -> ServedModel | None:
-    from cfglint.catalog.models import architecture_of, find_model
+    from cfglint.catalog.models import architecture_of, find_model, models_named
 
     for name in dict.fromkeys((base, base.removeprefix("Meta-"))):
-        for publisher in PUBLISHERS:
-            row = find_model(f"{publisher}/{name}")
-            architecture = architecture_of(row) if row is not None else None
-            if row is not None and architecture is not None:
-                return ServedModel(architecture, row.id)
+        owned = {key.rsplit("/", 1)[0]: key for key in models_named(name)}
+        publisher = next((owner.lower() for owner in PUBLISHERS if owner.lower() in owned), None)
+        row = find_model(owned[publisher]) if publisher is not None else None
+        if row is not None:
+            return ServedModel(architecture_of(row), row.id)
     return None

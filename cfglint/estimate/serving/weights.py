@@ -22,9 +22,6 @@ LARGE_ROUNDING = 2 * MIB
 LARGEST_UNSPLIT = MIB
 """torch's caching allocator: requests from 10 MiB are rounded up to 2 MiB; a remainder of up to 1 MiB is not split off
 (CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, should_split)."""
-GEMMA3_FACTOR = 8.0
-"""Linear rope scaling of the Gemma 3 vision-language models' global layers (their config.json), where a row leaves it out:
-512 MiB of tables in a 4B model, as its 0.10 and 0.19 logs show."""
 INEXACT_LOW, INEXACT_HIGH = 0.93, 1.10
 """Where only a parameter count is known: what sharding and tied heads leave open."""
 
@@ -161,12 +158,23 @@ def rank_weights(
     extra = _latent_projection(arch, sharding, len(layers), parameter_bytes)
     if extra:
         parts["mla"] = parts.get("mla", 0.0) + extra
+    besides = _undescribed(arch) * parameter_bytes if first else 0.0
+    if besides:
+        parts["undescribed"] = besides
     rope = rope_cache_bytes(arch, parameter_bytes)
     if rope:
         parts["rotary_cache"] = rope
     total = sum(parts.values())
     spread = 0.005 if arch.exact else 0.03
-    return RankWeights(total, total * (1 - spread), total * (1 + spread), parts, unquantized)
+    split = besides * (1 - 1 / sharding.tensor)
+    return RankWeights(total, total * (1 - spread) - split, total * (1 + spread), parts, unquantized + besides)
+
+
+def _undescribed(arch: Architecture) -> int:
+    """Parameters of parts that are known by their number alone (an encoder): taken to stand whole on every rank."""
+    if arch.exact or not arch.missing or arch.total_parameters is None:
+        return 0
+    return max(0, arch.total_parameters - sum(tensor.parameters for tensor in arch.tensors))
 
 
 def _mxfp4_growth(arch: Architecture, sharding: Sharding, padding: tuple[int, int]) -> float:
@@ -214,7 +222,7 @@ def _scaled_positions(arch: Architecture) -> float:
         kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
         scaled = kind in ("linear", "dynamic") and isinstance(factor, (int, float)) and not isinstance(factor, bool)
         return float(factor) if scaled and factor else 1.0
-    return GEMMA3_FACTOR if arch.model_type == "gemma3" else 1.0
+    return 1.0
 
 
 def _from_count(

@@ -46,7 +46,11 @@ class Profile:
     """A tied head is loaded as a parameter of its own."""
     lora_dropout: float = 0.0
     defers_reduction: bool = False
-    """Gradient accumulation skips reduction (``no_sync``), so FSDP keeps whole gradients between micro-steps."""
+    """Gradient accumulation skips reduction (``no_sync``), so FSDP keeps whole gradients between micro-steps.
+
+    litgpt does (litgpt-hub-04). Hugging Face's Trainer does not: the rows of fms-mp, which accumulate two steps, shrink
+    with the ranks as sharded gradients do.
+    """
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     hold_logits: bool = False
@@ -67,7 +71,7 @@ class Profile:
     """Runs transformers' modeling code."""
 
 
-_TRANSFORMERS: Final = Profile("transformers", micro_batch_size=8, fsdp_upcasts_trainable=True, defers_reduction=True)
+_TRANSFORMERS: Final = Profile("transformers", micro_batch_size=8, fsdp_upcasts_trainable=True)
 
 PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
