@@ -80,6 +80,23 @@ def find_model(name: str) -> Model | None:
     return _model(row) if isinstance(row, dict) else None
 
 
+def models_named(name: str) -> tuple[str, ...]:
+    """Ids in lower case, aliases among them, of every owner's model of that name: ``llama-2-7b-hf`` without an owner."""
+    key = name.strip().lower()
+    if not key or "/" in key or '"' in key:
+        return ()
+    text, tail = _text(), f'/{key}":'
+    found: list[str] = []
+    end = text.find(tail)
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 2
+        owner = text[start:end]
+        if text[start - 1] == '"' and '"' not in owner and "/" not in owner:
+            found.append(f"{owner}/{key}")
+        end = text.find(tail, end + 1)
+    return tuple(found)
+
+
 def similar_models(name: str, n: int = 3) -> tuple[str, ...]:
     """Ids of the nearest known models, for "did you mean"."""
     import difflib  # only where something was not found

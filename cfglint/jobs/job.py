@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
-from cfglint.jobs.facts import FactField, FactSet, Origin, Reading
+from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class ModelFacts:
     row: Any = None
     """The catalogue's row (:class:`cfglint.catalog.models.Model`), where there is one."""
     problem: str = ""
+    config: Mapping[str, Any] | None = None
+    """The config.json found, where its dimensions alone do not make an architecture."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,20 @@ class Job(FactSet):
     @property
     def architecture(self) -> Architecture | None:
         return self.model.architecture if self.model else None
+
+
+J = TypeVar("J", bound=Job)
+
+WHAT_IF = DerivedOrigin("what if")
+
+
+def with_facts(job: J, **facts: Any) -> J:
+    """A copy of ``job`` in which ``facts`` win over what files state. The original is not touched."""
+    other = copy(job)
+    other._facts = {name: list(stated) for name, stated in job._facts.items()}
+    for name, value in facts.items():
+        other.state_first(name, value, WHAT_IF)
+    return other
 
 
 class TrainingJob(Job):

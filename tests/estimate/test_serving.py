@@ -12,7 +12,6 @@ from cfglint.catalog.architecture import architecture_from_config
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving import estimate_serving, serving_levers
 from cfglint.estimate.serving.kv_layout import CacheGroup, KvLayout, cache_dtype_bytes
-from cfglint.estimate.serving.levers import with_fact
 from cfglint.estimate.serving.model_source import without_format
 from cfglint.estimate.serving.parallel import pipeline_stages
 from cfglint.estimate.serving.quantized import scheme_from_config, scheme_from_name
@@ -21,7 +20,7 @@ from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict
 from cfglint.estimate.serving.versions import engine_laws, read_version
 from cfglint.estimate.serving.weights import allocated
 from cfglint.jobs.facts import UNKNOWN, CatalogueOrigin, SettingOrigin
-from cfglint.jobs.job import Hardware, ModelFacts, ServingJob
+from cfglint.jobs.job import Hardware, ModelFacts, ServingJob, with_facts
 
 GIB = 2**30
 
@@ -362,7 +361,7 @@ def test_levers_name_the_length_and_the_parallelism_that_fit() -> None:
     levers = {name: value for name, value, _, _ in serving_levers(job)}
     assert levers["tensor_parallel_size"] == 2
     assert levers["max_model_len"] % 1024 == 0
-    assert estimate_serving(with_fact(job, "max_model_len", levers["max_model_len"])).memory.verdict in (
+    assert estimate_serving(with_facts(job, max_model_len=levers["max_model_len"])).memory.verdict in (
         "fits",
         "tight",
     )

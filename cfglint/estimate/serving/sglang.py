@@ -34,9 +34,7 @@ def estimate_sglang(
     """Pool of one rank, from the fraction stated or the version's default."""
     laws = engine_laws("sglang")
     spread = settings.boolean("enable_dp_attention") or settings.boolean("enable_expert_parallel", "enable_ep_moe")
-    rank = rank_of(
-        settings, arch, gpu, experts_spread=spread, fp4_scale_bits=FP4_SCALE_BITS
-    )
+    rank = rank_of(settings, arch, gpu, experts_spread=spread, fp4_scale_bits=FP4_SCALE_BITS)
     _add_draft_head(rank)
     _add_repacking(rank, float(laws.constant("fp4_repacking")))
     element = rank.cache_element(settings.text("kv_cache_dtype"))

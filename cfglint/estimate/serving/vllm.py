@@ -36,7 +36,7 @@ DEFAULT_BLOCK = 16
 CHUNKED_PREFILL_LENGTH = 32768
 """V0 turned chunked prefill on above this length (vllm 0.6 arg_utils)."""
 V0_CHUNK_TOKENS = 2048
-CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 1.1 * GIB
+CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 0.7 * GIB
 """CUDA context before the engine's first snapshot, as "free memory on startup" shows it: 0.23 GiB (L4, 16 GiB cards),
 0.41 (A100), 0.45 to 0.51 (RTX 4090, 3090), 0.51 to 0.60 (H100, H200)."""
 PARALLEL_CONTEXT = 1.0 * GIB
@@ -45,6 +45,8 @@ EXPERT_GROUP_CONTEXT = 0.5 * GIB
 """What the communicators of the expert group add to it, which mixtures of experts alone have: 77.12 to 77.18 GiB free
 (Mixtral, Llama-4-Scout and gpt-oss at TP 2 and 4, 0.19, H100)."""
 HOPPER = 9
+PARALLEL_ELSEWHERE = 0.3
+"""Share of both on other devices: 30.5 of 31.4 GiB free at TP 2 on RTX 5090 (0.26), 23.08 of 23.5 at TP 4 on 24 GB cards."""
 DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
@@ -524,7 +526,7 @@ class _Vllm:
         parallel = 0.0
         if self.sharding.tensor > 1:
             parallel = PARALLEL_CONTEXT + (EXPERT_GROUP_CONTEXT if self.arch.moe else 0.0)
-        expected = parallel if self._hopper() else parallel / 2
+        expected = parallel if self._hopper() else PARALLEL_ELSEWHERE * parallel
         return Interval(CONTEXT_LOW, CONTEXT + expected, CONTEXT_HIGH + parallel)
 
     def _hopper(self) -> bool:
