@@ -31,7 +31,8 @@ class CheckpointingWithoutInputGradients(Rule):
     severity = "info"
     confidence = "medium"
     evidence = (
-        "https://github.com/huggingface/peft/issues/137",
+        "https://github.com/huggingface/peft/issues/1142",
+        "https://github.com/huggingface/transformers/issues/26334",
         "https://github.com/huggingface/transformers/issues/42489",
         "https://github.com/huggingface/transformers/blob/v4.57.1/src/transformers/modeling_utils.py",
     )

@@ -17,8 +17,8 @@ class TiedModulesToSave(Rule):
     PEFT trains a copy of the listed module; the other half of the tie keeps the old weights. Input and output embeddings part
     ways without a word, and merging the adapter gives a model that is neither.
 
-    How sure: the model's config says that the two are tied. PEFT 0.19 and later can keep the tie with
-    ``ensure_weight_tying``, which is respected.
+    How sure: the model's config says that the two are tied. PEFT 0.18 and later can keep the tie with
+    ``ensure_weight_tying``, which is respected. With both listed PEFT trains two copies; that is left to the reader.
     """
 
     code = "PFT010"
@@ -26,7 +26,7 @@ class TiedModulesToSave(Rule):
     family = "peft"
     severity = "warning"
     evidence = (
-        "https://github.com/huggingface/peft/issues/2898",
+        "https://github.com/huggingface/peft/issues/2777",
         "https://github.com/huggingface/peft/issues/2864",
     )
     catalogue = ("peft.modules-to-save-tied",)
@@ -95,6 +95,6 @@ class TiedModulesToSave(Rule):
             f"{halves[0]} is trained as a whole, {other} is not, and this model ties them: the two part ways",
             saved,
             (job.model_id, "tie_word_embeddings is true"),
-            help=f"list {other} too, or use ensure_weight_tying with PEFT 0.19 and later",
+            help=f"list {other} too, or use ensure_weight_tying (PEFT 0.18 and later)",
             job=job,
         )

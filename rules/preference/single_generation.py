@@ -1,0 +1,68 @@
+"""RLH002."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import TrainingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from .sampling_batch import sampling_batch
+
+
+class SingleGeneration(Rule):
+    """GRPO or RLOO with one completion per prompt: there is nothing to compare it with.
+
+    The advantage of a completion is its reward against the group's mean, which with one completion is always zero. The
+    trainer raises "GRPO requires at least 2 generations per prompt".
+
+    How sure: read in TRL 0.15 to 1.16 and in Axolotl 0.19.
+    """
+
+    code = "RLH002"
+    name = "single-generation"
+    family = "preference"
+    severity = "error"
+    evidence = (
+        "https://github.com/huggingface/trl/blob/v1.16.0/trl/trainer/grpo_config.py",
+        "https://github.com/huggingface/trl/pull/3199",
+    )
+    catalogue = ("rl.grpo-gen-batch-divisible",)
+    good = (
+        example(
+            "grpo.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            dataset_name: trl-lib/DeepMath-103K
+            per_device_train_batch_size: 8
+            num_generations: 2
+            learning_rate: 1.0e-6
+            """,
+        ),
+    )
+    bad = (
+        example(
+            "grpo.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            dataset_name: trl-lib/DeepMath-103K
+            per_device_train_batch_size: 8
+            num_generations: 1
+            learning_rate: 1.0e-6
+            """,
+            at="num_generations",
+            count=1,
+        ),
+    )
+
+    def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        batch = sampling_batch(job)
+        if batch is not None and batch.generations is not None and batch.num_generations < 2:
+            yield self.finding(
+                f"num_generations is {batch.num_generations}: advantages are taken within a group, which needs 2 or more",
+                batch.generations,
+                help="num_generations: 8 is TRL's default",
+                job=job,
+            )
