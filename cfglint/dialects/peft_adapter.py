@@ -58,7 +58,8 @@ class PeftAdapter(Dialect):
         if not (isinstance(kind, Scalar) and isinstance(kind.value, str)):
             return None
         found = evidence(root, _TELLING)
-        return Recognition(92, because(found)) if len(found) >= 2 else None
+        named = document.path.rpartition("/")[2] == "adapter_config.json"
+        return Recognition(92, because(found)) if len(found) >= 2 or named else None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         yield read_adapter(document, root)

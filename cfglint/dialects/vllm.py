@@ -37,8 +37,7 @@ DISTINCTIVE = frozenset(
     ]
 )
 GENERIC = frozenset(
-    "model dtype port host seed tokenizer revision config quantization api_key device task runner hf_token root_path "
-    "download_dir log_config_file disable_log_stats allowed_origins allowed_methods allowed_headers".split()
+    ["model", "dtype", "port", "host", "seed", "tokenizer", "revision", "config", "quantization", "api_key", "device", "task", "runner", "hf_token", "root_path", "download_dir", "log_config_file", "disable_log_stats", "allowed_origins", "allowed_methods", "allowed_headers"]
 )
 """vLLM's arguments whose names stand in many other tools' files."""
 FACTS: dict[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ class ModelSearch:
         if isinstance(made, str):
             fallback = _from_catalogue(name)
             if fallback.architecture is not None:
-                return fallback
-            return ModelFacts(name, None, shown, origin, problem=made)
+                return replace(fallback, config=config)
+            return ModelFacts(name, None, shown, origin, problem=made, config=config)
         return ModelFacts(name, made, shown, origin, row=_row(name))
 
     def _from_config(self, name: str, config: Mapping[str, Any], source: str, origin: Origin) -> ModelFacts:

@@ -13,7 +13,7 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, at
 
 from ..serving.server import runs_vllm
-from .pod import image_origin, in_kubernetes, pod_spec, project_image
+from .pod import WORKLOADS, image_origin, in_kubernetes, pod_spec, project_image
 
 
 class GpuResources(Rule):
@@ -118,6 +118,8 @@ class GpuResources(Rule):
         spec = pod_spec(launch)
         names = [*_names(limits), *_names(requests)]
         claims = at(launch.container, "resources", "claims")
+        if launch.context.get("kind") not in WORKLOADS:
+            return  # a serving runtime gets its resources from who uses it
         if (
             found
             or not project_image(launch)

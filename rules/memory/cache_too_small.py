@@ -10,7 +10,6 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .serving_out_of_memory import cache_is_the_cause
 from .wording import accelerator_words
 
 OTHER_LEVERS = ("kv_cache_dtype", "gpu_memory_utilization", "tensor_parallel_size")
@@ -63,8 +62,6 @@ class CacheTooSmall(Rule):
         verdict = made.memory.verdict
         if serving is None or serving.kv_cache is None or verdict not in ("kv-too-small", "likely-oom"):
             return
-        if verdict == "likely-oom" and not cache_is_the_cause(made):
-            return
         certain = verdict == "kv-too-small"
         stated = job.max_model_len
         wanted = stated.value if stated is not None else None
@@ -72,6 +69,8 @@ class CacheTooSmall(Rule):
             wanted = job.architecture.max_position_embeddings
         cache = max(0.0, serving.kv_cache.expected) / GIB
         holds = serving.max_model_len or 0
+        if not certain and (not cache or wanted is None or holds >= wanted):
+            return  # another part is what does not fit
         gpu = accelerator_words(job)
         length = (
             f"max_model_len {wanted:,}" if stated is not None else f"the model's own length of {wanted or 0:,} tokens"

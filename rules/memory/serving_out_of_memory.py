@@ -14,7 +14,8 @@ from .wording import accelerator_words
 
 LABELLED_SHARE = 0.05
 """A part below this share of the whole is not worth a label."""
-GROWING = ("tensor_parallel_size", "quantization", "cpu_offload_gb")
+MARGIN = 0.02
+"""An expected need this much above the device's memory is within what the estimate cannot tell."""
 
 
 class ServingOutOfMemory(Rule):
@@ -68,22 +69,44 @@ class ServingOutOfMemory(Rule):
         memory, serving = made.memory, made.serving
         if memory.verdict not in ("oom", "likely-oom") or memory.capacity is None or serving is None:
             return
-        if memory.verdict == "likely-oom" and cache_is_the_cause(made):
-            return
         certain = memory.verdict == "oom"
         gpu = accelerator_words(job)
         capacity = memory.capacity / GIB
         weights = (serving.weights or 0.0) / GIB
-        offload = job.value("cpu_offload_gb")
-        if weights > capacity and not offload:
+        cache = serving.kv_cache.expected if serving.kv_cache is not None else 0.0
+        if cache > 0 and not certain:
+            if memory.used is None or memory.used.expected <= memory.capacity * (1 + MARGIN):
+                return  # the length of a request is what does not fit, or it is a matter of a few MiB
+            share = job.gpu_memory_utilization
+            message = (
+                f"probably takes {memory.used.expected / GIB:.1f} GiB per GPU with CUDA graphs and what lies outside the "
+                f"engine's share, {gpu} has {capacity:.1f}"
+            )
+            yield self.finding(
+                message,
+                share or job.model_id,
+                help="a lower gpu_memory_utilization",
+                severity="warning",
+                confidence="medium",
+                notes=tuple(made.assumptions[:3]),
+                job=job,
+            )
+            return
+        if weights > capacity and not job.value("cpu_offload_gb"):
             message = f"weights take {weights:.1f} GiB per GPU, {gpu} has {capacity:.1f}"
+        elif cache > 0:
+            load = memory.phases.get("load", 0.0) / GIB
+            message = f"loading takes {max(load, weights):.1f} GiB per GPU, {gpu} has {capacity:.1f}"
         else:
             parts = f"weights {weights:.1f} GiB"
             if serving.activation_peak:
                 parts += f", profiling run {serving.activation_peak / GIB:.1f}"
+            if serving.non_torch:
+                parts += f", libraries {serving.non_torch / GIB:.1f}"
             if serving.graph:
                 parts += f", CUDA graphs {serving.graph / GIB:.1f}"
-            message = f"{parts} {'leave' if certain else 'probably leave'} no room for a KV cache on {gpu} ({capacity:.1f} GiB)"
+            verb = "leave" if certain else "probably leave"
+            message = f"{parts} {verb} no room for a KV cache on {gpu} ({capacity:.1f} GiB)"
         yield self.finding(
             message,
             *self._where(job, made),
@@ -116,11 +139,3 @@ class ServingOutOfMemory(Rule):
         if lever is not None:
             return f"tensor_parallel_size: {lever[1]} is the smallest that fits on {gpu}"
         return "a quantized checkpoint, or a larger accelerator"
-
-
-def cache_is_the_cause(made: Estimate) -> bool:
-    """Whether it is the length of a request that does not fit, rather than the server as such."""
-    serving, memory = made.serving, made.memory
-    if serving is None or serving.kv_cache is None or serving.kv_cache.expected <= 0:
-        return False
-    return memory.used is None or memory.capacity is None or memory.used.expected <= memory.capacity

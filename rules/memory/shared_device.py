@@ -91,6 +91,8 @@ class SharedDevice(Rule):
         mine = _devices(job)
         if mine is None or job.primary is None or not runs_vllm(job):
             return
+        mine_launch = launch_of(job)
+        own = mine_launch.container if mine_launch is not None else None
         others = [
             other
             for other in context.jobs.serving
@@ -99,6 +101,7 @@ class SharedDevice(Rule):
             and runs_vllm(other)
             and (theirs := _devices(other)) is not None
             and _overlap(mine, theirs)
+            and (other is job or own is None or (launch := launch_of(other)) is None or launch.container is not own)
         ]
         if len(others) < 2 or others[-1] is not job:
             return  # said once, at the last of them
@@ -112,10 +115,11 @@ class SharedDevice(Rule):
         where: list[Where | tuple[Where, str]] = []
         for other, share in reversed(shares):
             fact = other.gpu_memory_utilization
-            launch = launch_of(other)
+            theirs_launch = launch_of(other)
             spot: Where = fact
-            if fact is None and launch is not None and launch.image is not None:
-                spot = FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
+            if fact is None and theirs_launch is not None and theirs_launch.image is not None:
+                image = theirs_launch.image
+                spot = FileOrigin(theirs_launch.document, ("image",), image.span, image.span)
             where.append((spot, f"{share:g}{'' if fact else ', the default'}"))
         yield self.finding(
             f"{len(shares)} servers on the same GPUs ask for {parts} = {total:g} of their memory",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
@@ -19,6 +20,16 @@ UNSTABLE = frozenset({"t5", "mt5"})
 REFUSED_SINCE = "0.10.2"
 """First sampled release with the list; 0.8.5 has none. gemma2 and gemma3 give empty or endless output there."""
 PLAMO2_UNTIL = "0.26"
+NAMED = re.compile(r"(gemma-?[23]|glm-?4)(?![.\dnv])", re.IGNORECASE)
+"""In the name of a model whose config is not at hand; Gemma 3n, GLM-4.5 and GLM-4V are other models."""
+NAMED_KINDS = {
+    "gemma-2": "gemma2",
+    "gemma2": "gemma2",
+    "gemma-3": "gemma3",
+    "gemma3": "gemma3",
+    "glm-4": "glm4",
+    "glm4": "glm4",
+}
 
 
 class ServingFp16Refused(Rule):
@@ -58,9 +69,11 @@ class ServingFp16Refused(Rule):
         if asked is None or asked.value != "float16" or not runs_vllm(job):
             return
         arch, sure = served(job)
-        if arch is None:
-            return
-        kind = arch.model_type
+        if arch is not None:
+            kind = arch.model_type
+        else:
+            named = NAMED.search(str(job.value("model_id") or "").rsplit("/", 1)[-1])
+            kind = NAMED_KINDS[named[1].lower()] if named is not None else ""
         plamo = kind == "plamo2" and since(job, REFUSED_SINCE) and before(job, PLAMO2_UNTIL)
         if kind not in REFUSED and kind not in UNSTABLE and not plamo:
             return

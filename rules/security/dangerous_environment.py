@@ -19,6 +19,8 @@ VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "endpoints for development answer everybody: reset caches, sleep, run methods of the workers",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "every client can make the server load an adapter from a path or the Hub",
 }
+ASKED_FOR = frozenset({"VLLM_ALLOW_RUNTIME_LORA_UPDATING"})
+"""Gateways that route adapters need it: information."""
 ON = ("1", "true", "yes")
 BROAD = ("/", "/etc", "/home", "/root", "/var", "/mnt", "/data")
 
@@ -78,6 +80,7 @@ class DangerousEnvironment(Rule):
                         f"{name} is on: {effect}",
                         FileOrigin(launch.document, (name,), word.span, word.span),
                         help="leave it out where others reach the server",
+                        severity="info" if name in ASKED_FOR else "warning",
                         job=job,
                     )
             run = docker_run(launch)

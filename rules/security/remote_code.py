@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import runs_vllm, stated, statement, switch
+from ..serving.server import runs_vllm, served, stated, statement, switch
 
 NATIVE = frozenset({
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_vl", "qwen2_5_vl", "gemma", "gemma2",
@@ -55,7 +55,7 @@ class RemoteCode(Rule):
         if switch(job, "trust_remote_code") is not True or not runs_vllm(job):
             return
         where = statement(job, "trust_remote_code")
-        arch = job.architecture
+        arch, _ = served(job)
         native = arch is not None and arch.model_type in NATIVE and "auto_map" not in arch.config
         name = str(job.value("model_id") or "")
         if native and arch is not None:

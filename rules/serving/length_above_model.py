@@ -20,6 +20,8 @@ LENGTH_KEYS = (
 config has ``model_max_length`` (Command-R), which then is."""
 SCALED_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 """Rope types whose factor is not applied to the stated length (0.33.0)."""
+OWN_LIMIT = ("cohere",)
+"""Families whose configs state ``model_max_length``, which the catalogue's rows leave out."""
 UNSCALED_UNTIL_YARN = frozenset({"yarn", "deepseek_yarn"})
 """Up to 0.25.1 yarn's own original length times its factor was taken."""
 
@@ -31,8 +33,9 @@ class LengthAboveModel(Rule):
     VLLM_ALLOW_LONG_MAX_MODEL_LEN forces it, positions past the trained range give NaN or nonsense, or an out-of-bounds
     access with absolute positions.
 
-    How sure: the length is worked out as vLLM does it from the config's own keys and its rope scaling, with the releases'
-    two readings of YaRN; ``model_max_length`` of the config and ``hf_overrides`` are respected. The tokenizer's own limit
+    How sure: the length is worked out as vLLM does it from the config's own keys and its rope scaling, with both releases'
+    readings of YaRN: an error. The catalogue's rows leave rope scaling out, so for a model without a config.json at hand
+    it is a warning. ``model_max_length`` of the config and ``hf_overrides`` are respected. The tokenizer's own limit
     is not seen here and can only lower it.
     """
 
@@ -73,11 +76,12 @@ class LengthAboveModel(Rule):
             return
         if any(stated(job, name) for name in ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path")):
             return
-        limit, key = derived_length(arch.config, new_yarn=since(job, "0.33.0"))
+        given = job.model.config if job.model is not None else None
+        limit, key = derived_length(given or arch.config, new_yarn=since(job, "0.33.0"))
         if limit is None or wanted.value <= limit:
             return
-        own = arch.config.get("model_max_length")
-        if isinstance(own, (int, float)) and wanted.value <= own:
+        listed = given is None and job.model is not None and job.model.source == "catalogue"
+        if listed and arch.model_type.startswith(OWN_LIMIT):
             return
         if switch(job, "disable_sliding_window"):
             return
@@ -89,7 +93,8 @@ class LengthAboveModel(Rule):
             f"max_model_len {wanted.value:,} is above the {limit:,} tokens of {known} ({key})",
             wanted,
             help=f"max_model_len: {limit}, or a rope scaling by --hf-overrides that the model was made for",
-            severity="warning" if allowed else "error",
+            severity="warning" if allowed or listed else "error",
+            confidence="medium" if listed else "high",
             data={"max_model_len": wanted.value, "derived": limit},
             job=job,
         )

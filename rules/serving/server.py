@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture
@@ -14,7 +14,8 @@ from cfglint.estimate.serving.model_source import served_model
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import ServingJob
 from cfglint.jobs.versions import always_at_least, always_below, exact
-from cfglint.source.node import Entry, Mapping, plain
+from cfglint.source.node import Entry, plain
+from cfglint.source.node import Mapping as Table
 
 NEWEST_SAMPLED = "0.33.0"
 """The newest vLLM release whose source the rules were checked against."""
@@ -40,7 +41,7 @@ def readings(job: ServingJob) -> Iterator[Reading]:
 
 def arguments(reading: Reading) -> Iterator[tuple[str, bool, str, Entry]]:
     """(argument's own name, negated, key as written, entry) of every key of a vLLM reading."""
-    if isinstance(reading.root, Mapping):
+    if isinstance(reading.root, Table):
         for key, entry in reading.root.index.items():
             name, negated = canonical(key)
             yield name, negated, key, entry
@@ -156,8 +157,10 @@ def all_below(job: ServingJob, needed: tuple[int, int]) -> bool:
 def quantization_method(job: ServingJob) -> str | None:
     """The checkpoint's own method (``quant_method`` of its config), in small letters."""
     arch = job.architecture
-    config = arch.quantization if arch is not None else None
-    method = config.get("quant_method") if config is not None else None
+    config: Any = arch.quantization if arch is not None else None
+    if config is None and job.model is not None and job.model.config is not None:
+        config = job.model.config.get("quantization_config")
+    method = config.get("quant_method") if isinstance(config, Mapping) else None
     return method.lower() if isinstance(method, str) and method else None
 
 

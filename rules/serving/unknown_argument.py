@@ -27,7 +27,8 @@ class UnknownArgument(Rule):
 
     How sure: names, aliases, negations (``--no-x``), dotted keys and unambiguous beginnings of names are all known from
     eight releases up to 0.33.0. It is an error where the version is stated and within those releases, or where a known
-    argument is spelled almost the same; else a warning: forks and later releases have arguments of their own.
+    argument is spelled almost the same; else a warning, since later releases have arguments of their own, and information for images that are not
+    the project's: forks have theirs.
     """
 
     code = "SRV002"
@@ -75,7 +76,9 @@ class UnknownArgument(Rule):
 
         near = [found for found in similar_arguments("vllm", name, 3) if found != "model_tag"]
         within = since(job, "0.4.3") and not since(job, f"{NEWEST_SAMPLED}.1") and before(job, "0.34")
-        severity: Severity = "error" if own_build(job) and (within or (near and _close(name, near[0]))) else "warning"
+        severity: Severity = "error" if within or (near and _close(name, near[0])) else "warning"
+        if not own_build(job):
+            severity = "info"
         flag = f"--{name.replace('_', '-')}"
         fixes: tuple[Fix, ...] = ()
         if near and _close(name, near[0]):
