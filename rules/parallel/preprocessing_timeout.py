@@ -89,8 +89,8 @@ class PreprocessingTimeout(Rule):
             return
         seconds = NCCL_TIMEOUT_SECONDS if timeout is None else timeout.value
         yield self.finding(
-            f"{shown(int(workers.value))} worker{'s' if workers.value != 1 else ''} tokenize the corpus while the other "
-            f"ranks wait {shown(seconds)} s at most",
+            f"the corpus is tokenized with preprocessing_num_workers {shown(int(workers.value))} while the other ranks "
+            f"wait {shown(seconds)} s at most",
             timeout or workers,
             workers if timeout is not None else None,
             help="tokenize once to tokenized_path, raise preprocessing_num_workers, or raise ddp_timeout to some hours",
