@@ -25,6 +25,10 @@ COUNTS: Final = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8))
 """(per node, nodes) tried: clouds rent nodes of up to eight."""
 
 
+SAME_SIZE: Final = 1.02
+"""Variants within this factor of each other are one size (PCIe and SXM boards)."""
+
+
 @lru_cache(maxsize=1)
 def common_accelerators() -> tuple[Accelerator, ...]:
     """The catalogue's rows of :data:`COMMON_ACCELERATORS`, the one with the least memory first."""
@@ -36,8 +40,10 @@ def common_accelerators() -> tuple[Accelerator, ...]:
 def tried_accelerators(hardware: Hardware) -> list[tuple[Accelerator, bool]]:
     """The stated accelerator first (of variants the smallest), then the common ones."""
     mine = min(hardware.candidates, key=lambda a: a.usable_bytes, default=None)
-    others = [(a, False) for a in common_accelerators() if all(a.id != c.id for c in hardware.candidates)]
-    return [(mine, True), *others] if mine is not None else others
+    if mine is None:
+        return [(a, False) for a in common_accelerators()]
+    alike = {a.id for a in hardware.candidates if a.usable_bytes <= SAME_SIZE * mine.usable_bytes}
+    return [(mine, True), *((a, False) for a in common_accelerators() if a.id not in alike)]
 
 
 def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) -> tuple[list[OnAccelerator], list[str]]:
@@ -174,11 +180,12 @@ def _row(
     change = None
     micro = layout.micro_batch or plan.micro_batch
     steps = facts.get("gradient_accumulation_steps", plan.accumulation)
-    if layout.options or layout.micro_batch:
+    if layout.options or layout.micro_batch or steps != plan.accumulation:
         says = {name: value for option in layout.options for name, value in option.said.items()}
         says |= {name: facts[name] for name in BATCH if name in facts}
         words = [f"micro-batch {layout.micro_batch}"] if layout.micro_batch else []
         words += [option.words for option in layout.options]
+        words = words or [f"{steps} accumulation steps"]
         change = Change(
             " + ".join(words),
             facts,

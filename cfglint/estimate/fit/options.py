@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cfglint.estimate.fit.settings import states_facts
 from cfglint.estimate.training.plan import RL_METHODS, Plan
 from cfglint.estimate.training.states import optimizer_kind
 from cfglint.jobs.defaults import in_force
@@ -86,8 +87,8 @@ def _settled(job: TrainingJob, plan: Plan, option: Option) -> Option:
 
 
 def _consequences(job: TrainingJob, plan: Plan, facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    if job.reading("cfglint-job"):
-        # a job file states everything itself
+    if states_facts(job):
+        # everything is stated as it is: nothing follows
         return
     framework = str(job.value("framework")).lower()
     if "zero_stage" in facts and not plan.sharding.startswith("zero") and plan.compute_dtype in ("bf16", "fp16"):

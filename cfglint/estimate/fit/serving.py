@@ -68,6 +68,11 @@ def _largest_length(job: ServingJob, what_if: WhatIf, limit: int | None) -> Larg
     start = (stated if isinstance(stated, int) else most) // LENGTH_STEP
     fits = largest(fails(("fits",)), 0.5, max(start, 1), steps)
     expected = largest(fails(FITTING), 0.5, max(fits, 1), steps)
+    if not fits and expected:
+        # something else is tight at any length: what surely fits follows from the cache's low end
+        cache = what_if.estimate({"max_model_len": expected * LENGTH_STEP}).serving
+        if cache is not None and cache.kv_cache is not None and cache.kv_cache.expected > 0:
+            fits = int(expected * max(0.0, cache.kv_cache.low) / cache.kv_cache.expected)
     return Largest(fits * LENGTH_STEP, max(fits, expected) * LENGTH_STEP, bounded=fits >= steps)
 
 

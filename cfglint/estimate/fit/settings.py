@@ -26,12 +26,17 @@ def settings_for(job: Job, says: Mapping[str, Any]) -> tuple[Setting, ...] | Non
     return tuple(found.values())
 
 
+def states_facts(job: Job) -> bool:
+    """Whether the job is said in its facts' own names: in a job file, or by a program."""
+    return not job.readings or job.reading(JOB_FILE) is not None
+
+
 def _for_fact(job: Job, fact: str, value: Any) -> list[Setting] | None:
-    if job.reading(JOB_FILE):
+    if states_facts(job):
         if not _framework_can(job, fact, value):
             return None
         names = ("offload_parameters", "offload_optimizer") if fact == "fsdp_offload" else (fact,)
-        return [Setting(JOB_FILE, name, value, job.documents[0]) for name in names]
+        return [Setting(JOB_FILE, name, value, "".join(job.documents[:1])) for name in names]
     written = list(_written(job, fact, value))
     if written:
         return written

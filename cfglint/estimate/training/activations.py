@@ -13,7 +13,7 @@ from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, style_of
 from cfglint.estimate.training.loss import Head, head_footprint
-from cfglint.estimate.training.parameters import separate_experts
+from cfglint.estimate.training.parameters import adapter_slots, separate_experts
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
@@ -105,7 +105,6 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
-        lora_slots=plan.lora_slots if plan.adapter else frozenset(),
         lora_rank=plan.lora_rank,
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
@@ -136,6 +135,8 @@ def activations_of(
     if style.own_loss and plan.transformers_5:
         style = replace(style, own_loss=False)
     numerics = numerics_of(plan, style, cuda)
+    if plan.adapter:
+        numerics = replace(numerics, lora_slots=adapter_slots(architecture, plan))
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)

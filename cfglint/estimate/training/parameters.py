@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.training.families import slots_of
@@ -60,6 +61,7 @@ def count_parameters(
     tied = architecture.tie_word_embeddings
     if not architecture.tensors:
         return _from_total(architecture, plan, stop - start)
+    targets = _targets(architecture, plan)
     for tensor in architecture.tensors:
         per_layer = tensor.elements * tensor.count
         if tensor.stack == "decoder":
@@ -104,7 +106,7 @@ def count_parameters(
             found.rows_columns += (tensor.shape[0] + tensor.shape[1]) * tensor.count * times
         else:
             found.rows_columns += tensor.elements * tensor.count * times
-        if plan.adapter and _targeted(tensor, plan):
+        if plan.adapter and _targeted(tensor, plan, targets):
             rows, columns = tensor.shape
             found.adapter += plan.lora_rank * (rows + columns) * tensor.count * times / plan.tensor_parallel
             if plan.dora:
@@ -153,13 +155,39 @@ def separate_experts(plan: Plan) -> bool:
     )
 
 
-def _targeted(tensor: Tensor, plan: Plan) -> bool:
+ATTENTION_SLOTS: Final = frozenset({"q", "k", "v", "qkv", "o"})
+
+
+def _slot(tensor: Tensor) -> frozenset[str]:
+    """The projection slot of a tensor: names such as ``dense`` and ``c_proj`` mean different ones by role."""
+    found = slots_of((tensor.module,))
+    attention = tensor.role in ("attention", "mla", "linear_attention")
+    return found & ATTENTION_SLOTS if attention else found - ATTENTION_SLOTS
+
+
+def _targets(architecture: Architecture, plan: Plan) -> tuple[frozenset[str], frozenset[str]]:
+    """Module names that LoRA targets name as they are, and the slots that other frameworks' names stand for."""
+    modules = {tensor.module for tensor in architecture.tensors}
+    names = {name.rsplit(".", 1)[-1] for name in plan.lora_names}
+    direct = frozenset(names & modules)
+    return direct, slots_of(tuple(names - direct))
+
+
+def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozenset[str]]) -> bool:
     if not tensor.linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
         return False
     if plan.lora_all_linear:
-        return tensor.role not in ("router",) or bool(tensor.stack)
-    if tensor.module in plan.lora_names:
-        return True
-    return bool(slots_of((tensor.module,)) & plan.lora_slots) and not any(
-        "_" in n for n in plan.lora_names if n == tensor.module
-    )
+        return tensor.role != "router" or bool(tensor.stack)
+    direct, aliases = targets
+    return tensor.module in direct or bool(_slot(tensor) & aliases)
+
+
+def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
+    """The projections of a block that carry an adapter."""
+    if not plan.adapter:
+        return frozenset()
+    if plan.lora_all_linear or not architecture.tensors:
+        return plan.lora_slots
+    targets = _targets(architecture, plan)
+    found = [_slot(tensor) for tensor in architecture.tensors if tensor.stack and _targeted(tensor, plan, targets)]
+    return frozenset().union(*found)
