@@ -78,7 +78,12 @@ class ServingBf16BeforeAmpere(Rule):
                 job=job,
             )
             return
-        if asked is not None or arch is None or (stated(job, "dtype") and job.value("dtype") != "auto"):
+        if (
+            asked is not None
+            or job.architecture is None
+            or arch is None
+            or (stated(job, "dtype") and job.value("dtype") != "auto")
+        ):
             return
         if arch.native_dtype not in BF16 or arch.quantization is not None or job.quantization is not None:
             return

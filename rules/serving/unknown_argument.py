@@ -126,5 +126,5 @@ def _close(name: str, other: str) -> bool:
     return SequenceMatcher(None, name, other.lstrip("-").replace("-", "_")).ratio() >= CLOSE
 
 
-CLOSE = 0.9
+CLOSE = 0.85
 """Names as alike as this are the same name misspelled (``utilisation``, ``lenght``, a letter left out)."""
