@@ -261,14 +261,20 @@ def test_verdict_ladder() -> None:
 
 @pytest.mark.parametrize(
     ("fact", "value"),
-    [("micro_batch_size", -1), ("micro_batch_size", 0), ("sequence_length", 0.5), ("micro_batch_size", "many"),
-     ("sequence_length", float("nan"))],
-)  # fmt: skip
+    [("micro_batch_size", -1), ("micro_batch_size", 0), ("sequence_length", 0.5), ("micro_batch_size", "many")],
+)
 def test_impossible_values_are_named(fact: str, value: Any) -> None:
     estimate = estimate_training(complete(**{fact: value}))
     assert fact in estimate.memory.missing
     assert any(fact in text and "whole number" in text for text in estimate.assumptions)
     assert estimate.memory.verdict == "unknown"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**30])
+def test_numbers_nothing_can_be_worked_out_with_are_missing(value: Any) -> None:
+    memory = estimate_training(complete(sequence_length=value)).memory
+    assert "sequence_length" in memory.missing
+    assert memory.verdict == "unknown"
 
 
 def test_ranks_that_do_not_divide_are_named() -> None:
