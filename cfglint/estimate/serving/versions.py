@@ -116,6 +116,11 @@ def quantization_data() -> dict[str, Any]:
     return _data("quantization.json")
 
 
+def rotary_data() -> dict[str, Any]:
+    """Share of a head that is rotated, by ``model_type``; see ``data/rotary.json``."""
+    return _data("rotary.json")
+
+
 def vision_data() -> dict[str, Any]:
     """Image tokens and encoder kinds by ``model_type``; see ``data/vision.json``."""
     return _data("vision.json")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
+from cfglint.estimate.serving.versions import rotary_data
 
 VOCABULARY_PADDING = 64
 """``DEFAULT_VOCAB_PADDING_SIZE`` of vLLM's vocab_parallel_embedding.py."""
@@ -206,15 +207,27 @@ def rope_cache_bytes(arch: Architecture, parameter_bytes: float) -> float:
     if arch.mla is not None:
         dimension: float = arch.mla.qk_rope_head_dim
     else:
-        factor = arch.config.get("partial_rotary_factor", arch.config.get("rotary_pct", 1.0))
-        dimension = arch.head_dim * (float(factor) if isinstance(factor, (int, float)) else 1.0)
+        dimension = arch.head_dim * _rotated_share(arch)
     positions = arch.max_position_embeddings * _scaled_positions(arch)
     if arch.model_type.startswith("gemma3") or arch.config.get("rope_local_base_freq"):
         positions += arch.max_position_embeddings  # the local layers' own table
     return positions * dimension * parameter_bytes
 
 
+def _rotated_share(arch: Architecture) -> float:
+    nested = arch.config.get("rope_parameters")
+    for source in (arch.config, nested if isinstance(nested, Mapping) else {}):
+        for key in ("partial_rotary_factor", "rotary_pct"):
+            stated = source.get(key)
+            if isinstance(stated, (int, float)) and not isinstance(stated, bool) and 0 < stated <= 1:
+                return float(stated)
+    return float(rotary_data()["partial"].get(arch.model_type, 1.0))
+
+
 def _scaled_positions(arch: Architecture) -> float:
+    data = rotary_data()
+    if arch.model_type in data["sections"]:
+        return float(data["section_positions"])
     rope = arch.config.get("rope_scaling") or arch.config.get("rope_parameters")
     if isinstance(rope, Mapping) and isinstance(rope.get("full_attention"), Mapping):
         rope = rope["full_attention"]
