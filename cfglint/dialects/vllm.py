@@ -15,7 +15,7 @@ from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at
 from cfglint.source.shell import Word
 
 MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"})
-IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm")
+IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm", "vllm-openai-cpu", "vllm-openai-xpu")
 """Images whose entrypoint is the API server: args alone make a server."""
 DISTINCTIVE = frozenset(
     [

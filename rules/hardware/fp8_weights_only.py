@@ -32,7 +32,7 @@ class Fp8WeightsOnly(Rule):
     persona = "strict"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/features/quantization/fp8.html",
+        "https://docs.vllm.ai/en/latest/features/quantization/fp8/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/fp8.py",
     )
     catalogue = ("quant-fp8-pre-ada-weight-only",)

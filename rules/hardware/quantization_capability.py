@@ -42,7 +42,7 @@ class QuantizationCapability(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/vllm.py",
-        "https://github.com/vllm-project/vllm/issues/4327",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/auto_awq.py",
     )
     catalogue = ("quant-min-capability", "quant-modelopt-fp8-ampere", "quant-nvfp4-hw")
     good = (

@@ -34,8 +34,8 @@ class CacheTooSmall(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/issues/2418",
-        "https://github.com/hiyouga/LlamaFactory/issues/6472",
-        "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/336",
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
     )
     catalogue = ("kv-too-small-for-maxlen", "maxlen-unset-huge-context")
     good = (

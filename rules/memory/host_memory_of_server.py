@@ -31,7 +31,7 @@ class HostMemoryOfServer(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/offload.py",
-        "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
     )
     catalogue = ("mem-cpu-offload-host", "mem-swap-space-host", "mem-lmcache-host")
     good = (

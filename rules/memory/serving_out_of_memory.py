@@ -35,8 +35,8 @@ class ServingOutOfMemory(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/vllm-project/vllm/issues/17631",
-        "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/worker/gpu_worker.py",
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
     )
     catalogue = ("mem-weights-dont-fit", "mem-cudagraph-oom")
     good = (

@@ -39,7 +39,7 @@ class SharedDevice(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/vllm-project/vllm/issues/12308",
+        "https://github.com/vllm-project/vllm/issues/50135",
         "https://github.com/vllm-project/vllm/issues/20305",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/worker/utils.py",
     )

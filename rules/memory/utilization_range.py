@@ -32,7 +32,7 @@ class UtilizationRange(Rule):
     fixable = "unsafe"
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/cache.py",
-        "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
     )
     catalogue = ("mem-util-percent", "mem-util-range", "mem-util-too-high")
     parameters = {"highest": Parameter(0.97, "above this nothing is left for CUDA graphs and other processes")}

@@ -29,6 +29,7 @@ class ExpertParallelImpossible(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
+        "https://github.com/vllm-project/vllm/issues/52435",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/parallel.py",
     )

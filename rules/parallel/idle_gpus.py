@@ -30,7 +30,7 @@ class IdleGpus(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/issues/20305",
-        "https://docs.vllm.ai/en/latest/serving/parallelism_scaling.html",
+        "https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",
     )
     catalogue = ("par-gpus-idle",)
     good = (

@@ -28,8 +28,7 @@ class MoreRanksThanGpus(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/vllm-project/vllm/pull/25775",
-        "https://github.com/vllm-project/vllm/issues/13388",
+        "https://github.com/vllm-project/vllm/issues/8908",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/parallel.py",
     )
     catalogue = ("par-tp-gt-gpus", "compose-gpu-count", "par-cvd-count", "slurm-gres-tp")

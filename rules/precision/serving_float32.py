@@ -32,7 +32,7 @@ class ServingFloat32(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/attention/backends/flash_attn.py",
-        "https://docs.vllm.ai/en/latest/cli/serve.html",
+        "https://docs.vllm.ai/en/latest/cli/serve/",
     )
     catalogue = ("dtype-fp32-doubles-memory",)
     good = (
