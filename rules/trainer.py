@@ -18,6 +18,10 @@ COMMANDS = frozenset({"trl", "llamafactory", "axolotl"})
 """Those of them whose files hold a run's whole arguments: what they leave out takes the framework's default."""
 
 
+OWN_LOOP = "open-instruct"
+"""Scripts that take transformers' argument names but train in a loop of their own."""
+
+
 class Settings:
     """One mapping of settings in a file: DeepSpeed's own file, or its settings in place."""
 
@@ -60,7 +64,11 @@ class Settings:
 
 def trainer_readings(job: TrainingJob) -> list[Reading]:
     """The job's trainer arguments: those on the command line first, then the run's own file."""
-    found = [r for r in job.readings if r.dialect in HF_TRAINERS and r.role in ("run", "arguments")]
+    found = [
+        r
+        for r in job.readings
+        if r.dialect in HF_TRAINERS and r.role in ("run", "arguments") and r.context.get("script") != OWN_LOOP
+    ]
     return sorted(found, key=lambda r: 0 if r.role == "arguments" else 1)
 
 

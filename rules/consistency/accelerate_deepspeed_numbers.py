@@ -29,8 +29,8 @@ class AccelerateDeepspeedNumbersDiffer(Rule):
     DeepSpeed config values that mismatch TrainingArguments values: ds gradient_accumulation_steps=4 vs hf
     gradient_accumulation_steps=2". Without the keys, Accelerate leaves the trainer's values in force.
 
-    How sure: the comparison is in transformers' source (4.57, 5.24) and reported. A default on the trainer's side that a
-    script may set in code makes it a warning, as do files that only lie side by side.
+    How sure: the comparison is in transformers' source (4.57, 5.24) and reported. It is an error for TRL, LLaMA-Factory and
+    Axolotl, and a warning for other scripts: one with a loop of its own takes Accelerate's number and only logs it.
     """
 
     code = "CON009"
@@ -105,14 +105,12 @@ class AccelerateDeepspeedNumbersDiffer(Rule):
 
     def _compare(self, job: TrainingJob, settings: Settings) -> Iterator[Finding]:
         words, where, edits = [], [], []
-        by_default = True
         places: list[Where | tuple[Where, str]] = []
         for key, fact_name in _COMPARED:
             mine, theirs = settings.number(key), trainer_fact(job, fact_name)
             if mine is None or theirs is None or mine == theirs.value or (key == "gradient_clipping" and mine == 0):
                 continue
             default = isinstance(theirs.origin, DefaultOrigin)
-            by_default = by_default and default
             words.append(
                 f"{key} is {shown(mine)}, the trainer's {shown(theirs.value)}{' (its default)' if default else ''}"
             )
@@ -121,7 +119,7 @@ class AccelerateDeepspeedNumbersDiffer(Rule):
             edits.append(remove_key(settings.reading, (*settings.prefix, key)))
         if not words:
             return
-        severity: Severity = "warning" if by_default and not complete(job) else "error"
+        severity: Severity = "error" if complete(job) else "warning"
         made = tuple(edit for edit in edits if edit is not None)
         yield self.finding(
             f"Accelerate's {'; '.join(words)}: transformers stops with a ValueError",

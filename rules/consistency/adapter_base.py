@@ -32,10 +32,7 @@ class AdapterOfOtherBase(Rule):
     family = "consistency"
     severity = "error"
     kinds = ("train", "serve")
-    evidence = (
-        "https://huggingface.co/docs/peft/package_reference/config",
-        "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/config.py",
-    )
+    evidence = ("https://github.com/huggingface/peft/blob/v0.21.2/src/peft/config.py",)
     good = (
         example(
             {

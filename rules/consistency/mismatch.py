@@ -15,6 +15,7 @@ from cfglint.jobs.job import TrainingJob
 from cfglint.lint.finding import Finding, Fix, Severity, Where
 from cfglint.lint.fixes import replace_value
 from cfglint.lint.rule import Rule
+from cfglint.source.node import Mapping
 
 from ..trainer import COMMANDS, Settings, deepspeed_settings, shown, trainer_readings
 
@@ -37,12 +38,27 @@ class Mismatch:
 
 
 def compared_settings(job: TrainingJob) -> Settings | None:
-    """DeepSpeed's settings, where a trainer of transformers compares them with its own."""
+    """DeepSpeed's settings, where a trainer of transformers compares them with its own.
+
+    That is so for what the trainer's ``deepspeed`` argument or Accelerate's file names. A script that is given
+    ``--deepspeed_config`` hands the file to DeepSpeed itself.
+    """
     if job.partial or not trainer_readings(job):
         return None
     settings = deepspeed_settings(job)
+    if not named_by_trainer(job) and not any(
+        r.dialect == "accelerate" and r.value("deepspeed_config", "deepspeed_config_file") for r in job.readings
+    ):
+        return None
     # files that merely lie side by side are not known to be used together
     return settings if settings is not None and settings.certain else None
+
+
+def named_by_trainer(job: TrainingJob) -> bool:
+    """Whether the trainer's own ``deepspeed`` argument gives the settings."""
+    return any(
+        isinstance(r.at("deepspeed"), Mapping) or isinstance(r.value("deepspeed"), str) for r in trainer_readings(job)
+    )
 
 
 def complete(job: TrainingJob) -> bool:
@@ -59,7 +75,9 @@ def mismatch_finding(
     if not items:
         return None
     by_default = all(isinstance(m.theirs.origin, DefaultOrigin) for m in items)
-    severity: Severity = "warning" if by_default and not complete(job) else "error"
+    # a script that only Accelerate leads to DeepSpeed may train in a loop of its own, without the comparison
+    unsure = by_default or not named_by_trainer(job)
+    severity: Severity = "warning" if unsure and not complete(job) else "error"
     where: list[Where | tuple[Where, str]] = []
     edits = []
     for item in items:

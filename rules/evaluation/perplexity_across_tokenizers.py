@@ -22,7 +22,7 @@ class PerplexityAcrossTokenizers(Rule):
 
     Perplexity is per token. A tokenizer that cuts the same text into fewer tokens gives a higher perplexity for the same
     quality: between a vocabulary of 32 k and one of 150 k the difference is easily larger than any that training makes.
-    Bits per byte compare: loss / ln 2 × tokens / bytes (`cfglint calc bits-per-byte`).
+    Bits per byte compare: loss / ln 2 × tokens / bytes (`cfglint calc perplexity` with `--tokens` and `--text-bytes`).
 
     How sure: the metric and the data are read, the tokenizers are taken to differ where the vocabularies' sizes do. Nobody
     says that the two are compared, so it is information for strict readers, once for each set of data.
@@ -107,7 +107,7 @@ class PerplexityAcrossTokenizers(Rule):
             "does not compare",
             metric,
             (known[0], f"measured with {known[2]}"),
-            help="compare bits per byte: `cfglint calc bits-per-byte`",
+            help="compare bits per byte: `cfglint calc perplexity` with --tokens and --text-bytes",
             job=job,
         )
 

@@ -32,7 +32,7 @@ class OneBitOptimizerWithZero(Rule):
     family = "parallel"
     severity = "error"
     catalogue = ("par.onebit-zero",)
-    evidence = ("https://www.deepspeed.ai/tutorials/onebit-adam/",)
+    evidence = ("https://www.deepspeed.ai/docs/config-json/",)
     good = (
         example(
             "ds.json",

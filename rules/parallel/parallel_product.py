@@ -35,7 +35,7 @@ class ParallelProduct(Rule):
     catalogue = ("par.accel-parallelism-product", "par.accel-cp-sp-exclusive")
     evidence = (
         "https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/parallelism_config.py",
-        "https://huggingface.co/docs/accelerate/concept_guides/context_parallelism",
+        "https://huggingface.co/docs/accelerate/en/concept_guides/sequence_parallelism",
     )
     good = (
         example(
