@@ -72,6 +72,9 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
     overrides: dict[str, Any] = {}
     if stated and not args.paths:
         files = [_job_file(stated)]
+        asked.problem = _unparsed(stated, files[0])
+        if asked.problem:
+            return asked
     else:
         files, asked.code = _read(args, resolver)
         overrides, hardware, asked.problem = _overrides(stated, hardware)
@@ -89,8 +92,8 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
 def _overridden(job: Job, overrides: dict[str, Any]) -> Job:
     if not overrides:
         return job
-    from cfglint.estimate.fit.what_if import with_facts
     from cfglint.jobs.facts import FlagOrigin
+    from cfglint.jobs.job import with_facts
 
     job = with_facts(job)
     for name, value in overrides.items():
@@ -127,12 +130,22 @@ def _job_file(stated: dict[str, str]) -> SourceFile:
     written = dict(stated)
     kind = "serve" if written.get("framework") in SERVING_FRAMEWORKS else "train"
     written.setdefault("kind", kind)
-    text = "".join(f"{key}: {value}\n" for key, value in written.items()) + "cfglint: 1\n"
+    written.setdefault("cfglint", "1")
+    text = "".join(f"{key}: {value}\n" for key, value in written.items())
     return parse_text(SET_PATH, text, "yaml")
+
+
+def _unparsed(stated: dict[str, str], file: SourceFile) -> str:
+    """The flag whose value is no YAML, with what is wrong with it."""
+    for problem in file.problems:
+        key = list(stated)[min(file.position(problem.span.start).line, len(stated)) - 1]
+        return f"--set {key}={stated[key]}: not a YAML value: {problem.message}"
+    return ""
 
 
 def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[dict[str, Any], HardwareOptions, str]:
     """Facts for every job of the paths given, hardware flags among them, and what is wrong with them."""
+    from cfglint.dialects.cfglint_job import RENAMED, read_value
     from cfglint.source import parse_text
 
     facts: dict[str, Any] = {}
@@ -159,7 +172,10 @@ def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[dict[
         problem = _unknown_key(key, None)
         if problem:
             return {}, hardware, f"--set {problem}"
-        facts[key] = value
+        value, complaint = read_value(key, value)
+        if complaint:
+            return {}, hardware, f"--set {key}={text}: {complaint}"
+        facts[RENAMED.get(key, key)] = value
     return facts, hardware, ""
 
 
@@ -170,9 +186,13 @@ def _unknown_keys(reading: Any) -> list[str]:
     for key in list(reading.root.index):
         problem = "" if key in STRUCTURE else _unknown_key(key, reading.kind)
         if problem:
-            place = "--set" if reading.document.path == SET_PATH else reading.origin(key).describe()
-            problems.append(f"{place}: {problem}")
+            problems.append(f"{_place(reading, key)}: {problem}")
+    problems += [f"{_place(reading, key)}: {key}: {why}" for key, why in reading.context.get("wrong_values", ())]
     return problems
+
+
+def _place(reading: Any, key: str) -> str:
+    return "--set" if reading.document.path == SET_PATH else str(reading.origin(key).describe())
 
 
 def _unknown_key(key: str, kind: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint.estimate.fit.result import Change, Fit, KeptBatch, Largest, OnAccelerator, Setting
 from cfglint.estimate.fit.training import fit_training, fitting_changes
 from cfglint.estimate.fit.what_if import WhatIf
-from cfglint.jobs.job import Job, ServingJob, TrainingJob, with_facts
+from cfglint.jobs.job import Job, ServingJob, TrainingJob
 
 __all__ = [
     "Change",
@@ -18,7 +18,6 @@ __all__ = [
     "fit",
     "fit_training",
     "fitting_changes",
-    "with_facts",
 ]
 
 

@@ -73,7 +73,7 @@ def _largest_length(job: ServingJob, what_if: WhatIf, limit: int | None) -> Larg
         cache = what_if.estimate({"max_model_len": expected * LENGTH_STEP}).serving
         if cache is not None and cache.kv_cache is not None and cache.kv_cache.expected > 0:
             fits = int(expected * max(0.0, cache.kv_cache.low) / cache.kv_cache.expected)
-    return Largest(fits * LENGTH_STEP, max(fits, expected) * LENGTH_STEP, bounded=fits >= steps)
+    return Largest(fits * LENGTH_STEP, max(fits, expected) * LENGTH_STEP, bounded=fits >= steps and not limit)
 
 
 def _levers(job: ServingJob, what_if: WhatIf, length: Largest | None) -> Iterator[Change]:
