@@ -332,3 +332,16 @@ def test_batch_leaves_what_it_cannot_know() -> None:
     batch = estimate_batch(job(gpus=None, micro_batch_size=2, gradient_accumulation_steps=0))
     assert batch.micro_batch == 2
     assert batch.sequences is None and batch.tokens is None
+
+
+def test_fully_sharded_experts_are_cut_one_by_one() -> None:
+    """FSDP2 shards fused experts along the experts: of eight, sixteen ranks hold one each or none."""
+    mixtral = {**MISTRAL_7B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    facts = {"config": mixtral, "gpus": 16, "fsdp": "full_shard", "fsdp_version": 2}
+    weights = {}
+    for release in ("5.24.0", "4.50.0"):
+        made = complete(**facts)
+        made.versions["transformers"] = release
+        weights[release] = next(c for c in estimate_training(made).memory.components if c.name == "weights")
+    assert "cut one by one" in weights["5.24.0"].formula
+    assert weights["5.24.0"].bytes / weights["4.50.0"].bytes == pytest.approx(2, rel=0.05)

@@ -7,7 +7,7 @@ from cfglint.estimate.training.formats import format_of
 from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.phases import Peak
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import States, trainable_dtype
+from cfglint.estimate.training.states import States, expert_padding, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {
@@ -52,7 +52,10 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
     shard = f" / {plan.shard_degree} ranks" if plan.shard_degree > 1 else ""
     trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base
     rows: list[tuple[str, float, str]] = []
-    split = shard if plan.sharding in ("zero3", "fsdp1", "fsdp2") else ""
+    split = shard if plan.shards_weights else ""
+    if expert_padding(plan, parameters) > 1:
+        shard += " (fused experts cut one by one, fullest rank)"
+        split = shard
     if plan.quantization:
         format_ = format_of(plan)
         rest = parameters.base - parameters.linear

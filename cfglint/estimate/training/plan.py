@@ -112,6 +112,10 @@ class Plan:
         return self.compute_dtype
 
     @property
+    def shards_weights(self) -> bool:
+        return self.sharding in ("zero3", "fsdp1", "fsdp2")
+
+    @property
     def engine_casts(self) -> bool:
         """Parameters themselves are held or gathered in the compute dtype (DeepSpeed, FSDP mixed precision, Megatron)."""
         return self.sharding in ("zero1", "zero2", "zero3", "fsdp1", "fsdp2") or self.profile.name == "megatron"

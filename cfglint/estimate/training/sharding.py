@@ -17,7 +17,7 @@ from typing import Final
 from cfglint.estimate.training.formats import format_of
 from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import SUB_GROUP, States, trainable_dtype
+from cfglint.estimate.training.states import SUB_GROUP, States, expert_padding, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 DEEPSPEED_BUCKET: Final = 5e8
@@ -74,7 +74,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     whole = 0.0
     if plan.accumulation > 1 and plan.profile.defers_reduction:
         whole = states.trainable * (stored if plan.adapter else gathered)
-    block = (parameters.linear * packed + parameters.experts + parameters.rest) / layers
+    experts = parameters.experts * expert_padding(plan, parameters)
+    block = (parameters.linear * packed + experts + parameters.rest) / layers
     if plan.sharding == "fsdp2":
         return Windows(
             outer=outer * gathered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from cfglint.estimate.training.formats import format_of
@@ -51,15 +52,29 @@ def trainable_dtype(plan: Plan) -> str:
     return plan.weight_dtype
 
 
-def partition_share(plan: Plan, parameters: Parameters) -> float:
-    """Part of what is sharded that stays on this rank.
+def partition_share(plan: Plan, parameters: Parameters, *, weights: bool = False) -> float:
+    """Part of what is sharded that stays on this rank: of what is trained, or of the ``weights``.
 
     Experts are already spread over expert-parallel ranks: only the remaining data-parallel ranks share them.
     """
     if plan.sharding in ("none", "ddp"):
         return 1.0
-    experts = parameters.routed / parameters.base if parameters.base and not plan.adapter else 0.0
-    return (1 - experts) / plan.shard_degree + experts / max(1, plan.shard_degree // plan.expert_parallel)
+    has_experts = parameters.base and (weights or not plan.adapter)
+    experts = parameters.routed / parameters.base if has_experts else 0.0
+    padding = expert_padding(plan, parameters)
+    return (1 - experts) / plan.shard_degree + experts * padding / max(1, plan.shard_degree // plan.expert_parallel)
+
+
+def expert_padding(plan: Plan, parameters: Parameters) -> float:
+    """How much larger the fullest rank's shard of fused experts is than an even one.
+
+    FSDP2 cuts parameters along their first dimension, which is the experts' (``fully_shard`` places ``Shard(0)``).
+    """
+    experts = plan.architecture.moe if plan.architecture else None
+    if plan.sharding != "fsdp2" or not parameters.experts or experts is None or plan.expert_parallel > 1:
+        return 1.0
+    count = max(1, experts.num_experts)
+    return ceil(count / plan.shard_degree) * plan.shard_degree / count
 
 
 def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
@@ -108,7 +123,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     if kind.embeddings_fp32 and not plan.adapter and plan.profile.modeling:
         optimizer += p.embedding * (8 - kind.block_bytes)
     states = States(
-        weights=whole * (part if plan.sharding in ("zero3", "fsdp1", "fsdp2") else 1.0),
+        weights=whole * (partition_share(plan, p, weights=True) if plan.shards_weights else 1.0),
         masters=trainable * 4 * part if mastered else 0.0,
         gradients=trainable * gradient * (part if plan.shards_gradients else 1.0),
         optimizer=optimizer * part,
@@ -143,4 +158,12 @@ def _offloaded(plan: Plan, states: States, part: float) -> States:
     return states
 
 
-__all__ = ["States", "optimizer_kind", "partition_share", "state_bytes", "trainable_dtype", "unquantized_dtype"]
+__all__ = [
+    "States",
+    "expert_padding",
+    "optimizer_kind",
+    "partition_share",
+    "state_bytes",
+    "trainable_dtype",
+    "unquantized_dtype",
+]
