@@ -10,8 +10,8 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.job import ServingJob
 
 _FORMAT = re.compile(
-    r"[-_.](quantized|quant|w[48]a(8|16)|fp8|fp4|dynamic|block|awq|gptq|int[48]|nvfp4|mxfp4|gguf|bnb|marlin|autoround"
-    r"|auto[-_]round|hqq|[48][-_]?bits?|g?128g?|asym|sym|unsloth|dq|mixed|calib\w*)$",
+    r"[-_.](quantized|quant|w[48]a(8|16)|fp8|fp4|dynamic|block|channel|awq|gptq|int[48]|nvfp4(a16)?|mxfp[48]|gguf|bnb|nf4|marlin"
+    r"|autoround|auto[-_]round|inc|hqq|[48][-_]?bits?|gs?(32|64|128)g?|128g|kv|asym|sym|unsloth|dq|mixed|calib\w*)$",
     re.IGNORECASE,
 )
 """Endings that name how a checkpoint was quantized."""

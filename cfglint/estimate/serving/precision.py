@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cfglint.catalog.architecture import Architecture
-from cfglint.estimate.serving.quantized import Scheme, scheme_from_config, scheme_from_name
+from cfglint.estimate.serving.quantized import Exceptions, Scheme, scheme_from_config, scheme_from_name
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
+from cfglint.estimate.serving.versions import quantization_data
 
 _BYTES = {
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
@@ -64,11 +65,16 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:
         return own
+    label = settings.format_in_name
     if named is None or named.lower() in _NO_SCHEME:
-        return scheme_from_name(settings.format_in_name) if settings.format_in_name else None
+        found = scheme_from_name(label) if label else None
+        if label and found is None:
+            settings.assume(f"{label} does not say how many bits: weights are taken as 16 bits")
+            settings.unreadable["quantization"] = label
+        return _as_published(settings, arch, found)
     found = scheme_from_name(named)
-    if found is None and settings.format_in_name:
-        found = scheme_from_name(settings.format_in_name)
+    if label and (found is None or named.lower() in label.lower()):
+        found = scheme_from_name(label) or found
     if found is None and named.lower() == "bitsandbytes":
         found = scheme_from_name("nf4")
     if found is None:
@@ -79,4 +85,21 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
         if named.lower() != "auto":
             settings.unreadable["quantization"] = named
         return None
-    return replace(found, runtime=named.lower() in _RUNTIME)
+    return _as_published(settings, arch, replace(found, runtime=label is None and named.lower() in _RUNTIME))
+
+
+def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme | None) -> Scheme | None:
+    """The scheme of a re-publication, which its name states, with what its publisher is known to leave in 16 bits."""
+    if scheme is None:
+        return None
+    if settings.format_in_name:
+        doubts = quantization_data()["doubt"]
+        scheme = replace(scheme, doubt=float(doubts.get(scheme.name, doubts["other"])))
+    if scheme.experts_only and arch.moe is None:
+        scheme = replace(scheme, experts_only=False)
+    owner = str(settings.job.value("model_id") or "").split("/")[0]
+    for rule in quantization_data()["publishers"]:
+        if settings.format_in_name and owner == rule["owner"] and scheme.name == rule["scheme"]:
+            ends = {"layers.0", f"layers.{arch.num_hidden_layers - 1}"} if rule["keep_ends"] else set()
+            return replace(scheme, keep=Exceptions(frozenset({*rule["keep"], *ends})))
+    return scheme

@@ -71,6 +71,8 @@ class Scheme:
     keep_vision: bool = True
     expert_bits: float | None = None
     """Bits of the experts' weights where they differ (DeepSeek-V4: FP4 experts in an FP8 checkpoint)."""
+    doubt: float = 0.0
+    """Share by which the weights may be more, where a name alone says the format and not what it leaves in 16 bits."""
     runtime: bool = False
     """Quantized by the engine while loading, from a 16-bit checkpoint."""
 

@@ -168,7 +168,8 @@ def rank_weights(
     total = sum(parts.values())
     spread = 0.005 if arch.exact else 0.03
     split = besides * (1 - 1 / sharding.tensor)
-    return RankWeights(total, total * (1 - spread) - split, total * (1 + spread), parts, unquantized + besides)
+    doubt = scheme.doubt if scheme is not None else 0.0
+    return RankWeights(total, total * (1 - spread) - split, total * (1 + spread + doubt), parts, unquantized + besides)
 
 
 def _undescribed(arch: Architecture) -> int:
