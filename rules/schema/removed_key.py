@@ -22,7 +22,8 @@ class RemovedKey(Rule):
     DeepSpeed name the removed feature. Where a format drops unknown keys, the setting is silently without effect.
 
     How sure: the key tables are read from the frameworks' releases, minor by minor. Reported only where requirements, lock
-    files, image tags or settings state a release that surely comes after the removal.
+    files, image tags or settings state a release that surely comes after the removal, or where no release read has the key
+    (Axolotl's max_packed_sequence_len went before 0.5).
     """
 
     code = "SCH005"
@@ -133,7 +134,9 @@ class RemovedKey(Rule):
         effect = "stops at it" if stops else "passes over it without a word"
         edit = rename_key(reading, key.route, key.new_name) if key.new_name and key.renamed else None
         return self.finding(
-            f"{where} is gone since {framework} {gone}; {_release(key.stated)} {effect}",
+            f"{where} is gone since {framework} {gone}; {_release(key.stated)} {effect}"
+            if key.stated
+            else f"{where} is gone since {framework} {gone} or before; every release read {effect}",
             reading.origin(*key.route),
             help=advice(key),
             fixes=(Fix(f"rename to {key.new_name}", (edit,)),) if edit else (),
@@ -148,7 +151,7 @@ def _stops(schema: Schema, key: StatedKey) -> bool:
 
 
 def _release(stated: str | None) -> str:
-    return f"the stated release ({stated.strip()})" if stated else "every release read"
+    return f"the stated release ({(stated or '').strip()})"
 
 
 def advice(key: StatedKey) -> str:

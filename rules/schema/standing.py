@@ -97,7 +97,8 @@ def standing_in(info: KeyInfo, owner: Schema, stated: str | None) -> Standing:
         status = info.status_in(single, first)
         return "unknown" if status in ("unknown-version", "unknown-key") else status  # type: ignore[return-value]
     if stated is None:
-        return "ok" if info.status_in(None, first) == "ok" else "unknown"
+        status = info.status_in(None, first)
+        return status if status in ("ok", "removed") else "unknown"  # type: ignore[return-value]
     if info.removed_in is not None and always_at_least(stated, info.removed_in) is True:
         return "removed"
     if info.since is not None and info.absent_at is None and always_below(stated, info.since):
