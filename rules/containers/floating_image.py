@@ -32,7 +32,7 @@ class FloatingImage(Rule):
     kinds = ("serve",)
     evidence = (
         "https://kubernetes.io/docs/concepts/containers/images/",
-        "https://github.com/kserve/kserve/pull/6037",
+        "https://github.com/kserve/kserve/pull/4883",
     )
     catalogue = ("k8s-image-latest",)
     good = (

@@ -41,7 +41,7 @@ class GatedModelWithoutToken(Rule):
     kinds = ("serve",)
     evidence = (
         "https://huggingface.co/docs/hub/models-gated",
-        "https://docs.vllm.ai/en/latest/deployment/docker.html",
+        "https://docs.vllm.ai/en/latest/deployment/docker/",
     )
     catalogue = ("k8s-hf-token-missing",)
     good = (

@@ -13,7 +13,7 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, at
 
 from ..serving.server import runs_vllm
-from .pod import WORKLOADS, image_origin, in_kubernetes, pod_spec, project_image
+from .pod import WORKLOADS, cuda_image, image_origin, in_kubernetes, pod_spec
 
 
 class GpuResources(Rule):
@@ -122,7 +122,7 @@ class GpuResources(Rule):
             return  # a serving runtime gets its resources from who uses it
         if (
             found
-            or not project_image(launch)
+            or not cuda_image(launch)
             or any("/" in name for name in names)
             or claims is not None
             or not isinstance(limits, Mapping)

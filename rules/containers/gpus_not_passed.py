@@ -33,7 +33,7 @@ class GpusNotPassed(Rule):
     severity = "warning"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/deployment/docker.html",
+        "https://docs.vllm.ai/en/latest/deployment/docker/",
         "https://docs.docker.com/engine/containers/resource_constraints/",
     )
     catalogue = ("docker-gpus-flag-missing",)

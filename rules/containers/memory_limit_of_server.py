@@ -29,11 +29,7 @@ class MemoryLimitOfServer(Rule):
     severity = "warning"
     confidence = "medium"
     kinds = ("serve",)
-    evidence = (
-        "https://github.com/vllm-project/vllm/issues/1765",
-        "https://github.com/vllm-project/vllm/issues/19048",
-        "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
-    )
+    evidence = ("https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",)
     catalogue = ("k8s-memory-limit-small",)
     _POD = """
             apiVersion: v1

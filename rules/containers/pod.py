@@ -7,7 +7,6 @@ from typing import Any
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import basename
-from cfglint.dialects.vllm import IMAGES
 from cfglint.jobs.facts import FileOrigin
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
@@ -15,6 +14,7 @@ from cfglint.source.node import Document, Mapping, Node, Scalar, Sequence, at, v
 
 from ..serving.server import DEFAULT_PORT, docker_run, launch_of, number, stated
 
+CUDA_IMAGE = "vllm-openai"
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Pod", "ReplicaSet", "DaemonSet", "LeaderWorkerSet"})
 """Kinds whose pods are meant to go on running."""
 
@@ -44,9 +44,9 @@ def image_origin(launch: Launch) -> FileOrigin | None:
     return FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
 
 
-def project_image(launch: Launch) -> bool:
-    """Whether the image is one of the vLLM project's own, or a mirror of one."""
-    return launch.image is not None and basename(launch.image.text.split("@")[0]).split(":")[0] in IMAGES
+def cuda_image(launch: Launch) -> bool:
+    """Whether the image is the vLLM project's own for CUDA, or a mirror of it."""
+    return launch.image is not None and basename(launch.image.text.split("@")[0]).split(":")[0] == CUDA_IMAGE
 
 
 def variable_names(launch: Launch) -> frozenset[str] | None:

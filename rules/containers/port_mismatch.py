@@ -34,7 +34,6 @@ class PortMismatch(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/vllm-project/vllm/issues/24416",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
         "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
     )

@@ -33,7 +33,7 @@ class ReadinessMissing(Rule):
     kinds = ("serve",)
     evidence = (
         "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
-        "https://docs.vllm.ai/en/latest/deployment/k8s.html",
+        "https://docs.vllm.ai/en/latest/deployment/k8s/",
     )
     catalogue = ("k8s-readiness-missing",)
     _SERVICE = """

@@ -38,8 +38,8 @@ class RepeatedEntrypoint(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/issues/22072",
-        "https://github.com/vllm-project/vllm/issues/40872",
-        "https://docs.vllm.ai/en/latest/deployment/docker.html",
+        "https://github.com/vllm-project/vllm/issues/37133",
+        "https://docs.vllm.ai/en/latest/deployment/docker/",
     )
     catalogue = ("img-double-entrypoint",)
     good = (

@@ -31,10 +31,9 @@ class ServiceNamedVllm(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/configuration/env_vars.html",
+        "https://docs.vllm.ai/en/latest/configuration/env_vars/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/envs.py",
-        "https://github.com/vllm-project/vllm/issues/15613",
-        "https://github.com/vllm-project/vllm/pull/18209",
+        "https://github.com/vllm-project/vllm/issues/34199",
     )
     catalogue = ("k8s-vllm-port-service",)
     _POD = """

@@ -34,10 +34,8 @@ class SharedMemory(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/deployment/docker.html",
+        "https://docs.vllm.ai/en/latest/deployment/docker/",
         "https://github.com/vllm-project/production-stack/pull/994",
-        "https://github.com/vllm-project/vllm/issues/1710",
-        "https://github.com/NVIDIA/nccl/issues/525",
     )
     catalogue = ("k8s-shm-missing", "compose-shm", "docker-shm-run")
     parameters = {"mib": Parameter(256, "vLLM's message queue alone takes a good 160 MiB")}

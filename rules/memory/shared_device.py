@@ -19,6 +19,8 @@ DEFAULT_UTILIZATION = 0.9
 """Up to 0.18.1."""
 LATER_DEFAULT = 0.92
 """From 0.25.1 on (vllm/config/cache.py)."""
+BRANCHES = re.compile(r"^\s*(case|if|elif|else|select|while|until)\b(?!:)", re.MULTILINE)
+"""A shell script with branches may start one server or the other."""
 Devices = frozenset[str]
 ALL: Devices = frozenset({"all"})
 
@@ -89,7 +91,7 @@ class SharedDevice(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         mine = _devices(job)
-        if mine is None or job.primary is None or not runs_vllm(job):
+        if mine is None or job.primary is None or not runs_vllm(job) or BRANCHES.search(job.primary.document.file.text):
             return
         mine_launch = launch_of(job)
         own = mine_launch.container if mine_launch is not None else None

@@ -31,7 +31,7 @@ class ApiKeyInFile(Rule):
     severity = "warning"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/usage/security.html",
+        "https://docs.vllm.ai/en/latest/usage/security/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
     )
     catalogue = ("sec-api-key-plain",)

@@ -41,9 +41,9 @@ class DangerousEnvironment(Rule):
     confidence = "medium"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/usage/security.html",
+        "https://docs.vllm.ai/en/latest/usage/security/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/envs.py",
-        "https://docs.vllm.ai/en/latest/features/lora.html",
+        "https://docs.vllm.ai/en/latest/features/lora/",
     )
     catalogue = (
         "sec-insecure-serialization",

@@ -35,7 +35,7 @@ class OpenServer(Rule):
     persona = "strict"
     kinds = ("serve",)
     evidence = (
-        "https://docs.vllm.ai/en/latest/usage/security.html",
+        "https://docs.vllm.ai/en/latest/usage/security/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/envs.py",
     )
     catalogue = ("sec-no-api-key", "sec-api-key-partial")

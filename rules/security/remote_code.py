@@ -37,7 +37,7 @@ class RemoteCode(Rule):
     kinds = ("serve",)
     evidence = (
         "https://huggingface.co/docs/transformers/models#custom-models",
-        "https://docs.vllm.ai/en/latest/usage/security.html",
+        "https://docs.vllm.ai/en/latest/usage/security/",
     )
     catalogue = ("sec-trust-remote-unpinned", "sec-trust-remote-needless")
     good = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 PLACEHOLDER = re.compile(
-    r"^(x+|\*+|\.+|<.*>|\[.*\]|\{.*\}|.*(example|your|changeme|change[-_]me|replace|placeholder|dummy|secret[-_]?key|my[-_]|insert|todo|xxx|none|null|empty).*|token|test|key|api[-_]?key|sk-?(xxx.*|test|1234)?|sk-[a-z]+|abc\w{0,6}|1234\w*|local|vllm|admin|password)$",
+    r"^(x+|\*+|\.+|<.*>|\[.*\]|\{.*\}|.*(example|your|changeme|change[-_]me|replace|placeholder|dummy|secret[-_]?key|my[-_]|insert|todo|xxx|none|null|empty).*|token|test|key|api[-_]?key|sk-?(xxx.*|test|1234)?|sk-[a-z]+|abc\w{0,6}|token-abc\w*|1234\w*|local|vllm|admin|password)$",
     re.IGNORECASE,
 )
 """Words people write where a key is to be put, or where any word will do."""

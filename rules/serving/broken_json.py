@@ -42,8 +42,7 @@ class BrokenJson(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/vllm-project/vllm/issues/32755",
-        "https://github.com/vllm-project/vllm/issues/40872",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/utils/argparse_utils.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/engine/arg_utils.py",
     )
     catalogue = ("cli-json-quoting", "cli-limit-mm-format")

@@ -31,7 +31,7 @@ class ConfigNotRead(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/utils/argparse_utils.py",
-        "https://docs.vllm.ai/en/latest/configuration/serve_args.html",
+        "https://docs.vllm.ai/en/latest/configuration/serve_args/",
     )
     catalogue = ("cfg-equals-form-ignored", "cfg-extension")
     good = (example("serve.sh", "vllm serve --config serve.yaml --port 8001"),)

@@ -46,8 +46,7 @@ class LengthAboveModel(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
-        "https://github.com/vllm-project/vllm/issues/3676",
-        "https://github.com/vllm-project/vllm/issues/7303",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/transformers_utils/model_arch_config_convertor.py",
     )
     catalogue = ("maxlen-gt-derived", "maxlen-override-env")
     good = (

@@ -48,8 +48,7 @@ class QuantizationMethodGone(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = (
-        "https://github.com/runpod-workers/worker-vllm/pull/332",
-        "https://github.com/vllm-project/vllm/issues/39583",
+        "https://github.com/vllm-project/vllm/issues/52802",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/__init__.py",
     )
     catalogue = ("quant-bnb-plugin", "quant-gguf-plugin", "quant-removed-method")

@@ -39,10 +39,7 @@ class QuantizationMismatch(Rule):
     severity = "error"
     kinds = ("serve",)
     fixable = "safe"
-    evidence = (
-        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
-        "https://github.com/vllm-project/vllm/issues/19050",
-    )
+    evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",)
     catalogue = ("quant-flag-mismatch",)
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization fp8"),

@@ -90,9 +90,8 @@ class RemovedArgument(Rule):
     kinds = ("serve",)
     fixable = "safe"
     evidence = (
-        "https://github.com/kserve/kserve/pull/6037",
         "https://github.com/kserve/kserve/pull/4883",
-        "https://github.com/ai-dynamo/dynamo/pull/8693",
+        "https://github.com/jdaln/dgx-spark-inference-stack/pull/13",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/engine/arg_utils.py",
     )
     catalogue = (

@@ -29,7 +29,7 @@ class ToolParserMissing(Rule):
     kinds = ("serve",)
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
-        "https://docs.vllm.ai/en/latest/features/tool_calling.html",
+        "https://docs.vllm.ai/en/latest/features/tool_calling/",
     )
     catalogue = ("cli-tool-choice-parser",)
     good = (
