@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cfglint.cli.arguments import hardware_options, settings_resolver
 
 if TYPE_CHECKING:
+    from cfglint.jobs.facts import FactSet
     from cfglint.jobs.job import Job
     from cfglint.jobs.linker import HardwareOptions
     from cfglint.source.node import SourceFile
@@ -61,6 +62,7 @@ def usage(command: str, problem: str) -> int:
 
 def asked_jobs(args: argparse.Namespace) -> Asked:
     """Whole jobs of the paths given, with the facts and hardware that flags state over the files' own."""
+    from cfglint.jobs.facts import FactSet
     from cfglint.lint.engine import understand
 
     asked = Asked()
@@ -69,7 +71,7 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
         return asked
     resolver = settings_resolver(args)
     hardware = hardware_options(args)
-    overrides: dict[str, Any] = {}
+    overrides = FactSet()
     if stated and not args.paths:
         files = [_job_file(stated)]
         asked.problem = _unparsed(stated, files[0])
@@ -89,15 +91,15 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
     return asked
 
 
-def _overridden(job: Job, overrides: dict[str, Any]) -> Job:
-    if not overrides:
+def _overridden(job: Job, overrides: FactSet) -> Job:
+    stated = [(name, fact) for name in overrides.names() for fact in overrides.statements(name)]
+    if not stated:
         return job
-    from cfglint.jobs.facts import FlagOrigin
     from cfglint.jobs.job import with_facts
 
     job = with_facts(job)
-    for name, value in overrides.items():
-        job.state_first(name, value, FlagOrigin("--set"))
+    for name, fact in stated:
+        job.state_first(name, fact.value, fact.origin)
     return job
 
 
@@ -143,26 +145,27 @@ def _unparsed(stated: dict[str, str], file: SourceFile) -> str:
     return ""
 
 
-def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[dict[str, Any], HardwareOptions, str]:
+def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[FactSet, HardwareOptions, str]:
     """Facts for every job of the paths given, hardware flags among them, and what is wrong with them."""
-    from cfglint.dialects.cfglint_job import RENAMED, read_value
+    from cfglint.dialects.cfglint_job import read_value, state
+    from cfglint.jobs.facts import FactSet, FlagOrigin
     from cfglint.source import parse_text
 
-    facts: dict[str, Any] = {}
+    facts = FactSet()
     for key, text in stated.items():
         file = parse_text(SET_PATH, f"{key}: {text}\n", "yaml")
         if file.problems or not file.documents:
-            return {}, hardware, f"--set {key}={text}: not a YAML value"
+            return facts, hardware, f"--set {key}={text}: not a YAML value"
         from cfglint.source.node import plain
 
         value = plain(file.documents[0].at(key))
         if key in ("model", "kind", "name", "cfglint", "jobs"):
-            return {}, hardware, f"--set {key}=… makes up a job of its own: use it without paths"
+            return facts, hardware, f"--set {key}=… makes up a job of its own: use it without paths"
         if key in HARDWARE_KEYS:
             wrong = not isinstance(value, str) if key == "gpu" else not isinstance(value, int) or value < 1
             if wrong:
                 return (
-                    {},
+                    facts,
                     hardware,
                     f"--set {key}={text}: {'a name' if key == 'gpu' else 'a whole number from 1'} is needed",
                 )
@@ -171,11 +174,11 @@ def _overrides(stated: dict[str, str], hardware: HardwareOptions) -> tuple[dict[
             continue
         problem = _unknown_key(key, None)
         if problem:
-            return {}, hardware, f"--set {problem}"
+            return facts, hardware, f"--set {problem}"
         value, complaint = read_value(key, value)
         if complaint:
-            return {}, hardware, f"--set {key}={text}: {complaint}"
-        facts[RENAMED.get(key, key)] = value
+            return facts, hardware, f"--set {key}={text}: {complaint}"
+        state(facts, key, value, FlagOrigin("--set"))
     return facts, hardware, ""
 
 
@@ -199,7 +202,8 @@ def _unknown_key(key: str, kind: str | None) -> str:
     from cfglint.dialects.cfglint_job import RENAMED, fact_names
 
     known = set(RENAMED).union(*(fact_names(k) for k in ((kind,) if kind else ("train", "serve"))))
-    if key in known - {"model_id"}:
+    known.discard("model_id")
+    if key in known:
         return ""
     close = get_close_matches(key, known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else "CONTRACT.md lists the keys of a job file"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from cfglint.dialects.base import Dialect, Recognition
-from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, Reading
+from cfglint.dialects.schema import is_unknown, load_schema, type_members
+from cfglint.dialects.values import integer, number
+from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, Reading, beyond_counting
 from cfglint.jobs.job import ServingJob, TrainingJob
 from cfglint.source.node import Document, Mapping, Node, Route, Sequence, at, plain
 
@@ -14,6 +16,15 @@ RENAMED = {"model": "model_id", "expert_parallel": "enable_expert_parallel"}
 """Keys of the job file that bear another name than the fact they state."""
 LISTS = frozenset({"lora_targets", "lora_modules_to_save"})
 STRUCTURE = frozenset({"cfglint", "name", "kind", "jobs"})
+VERSION: Final = 1
+"""What ``cfglint:`` says: the form of the file."""
+
+LEAST: Final = {
+    "zero_stage": 0, "max_steps": -1, "max_model_len": -1, "dataset_tokens": 0, "epochs": 0,
+    "cpu_offload_gb": 0, "swap_space": 0, "gpu_memory_utilization": 0, "mem_fraction_static": 0,
+}  # fmt: skip
+"""Smallest number a key takes; 1 where it stands for a size or a count. -1 is the frameworks' word for no limit."""
+MOST: Final = {"zero_stage": 3, "fsdp_version": 2, "gpu_memory_utilization": 1, "mem_fraction_static": 1}
 
 
 def fact_names(kind: str) -> set[str]:
@@ -41,7 +52,11 @@ class JobDialect(Dialect):
         if isinstance(jobs, Sequence):
             for i, job in enumerate(jobs.items):
                 if isinstance(job, Mapping):
-                    yield self._job(document, job, ("jobs", i), str(i + 1))
+                    reading = self._job(document, job, ("jobs", i), str(i + 1))
+                    complaint = structure_complaint("cfglint", _plain(root, "cfglint"))
+                    if complaint and "cfglint" not in job:
+                        reading.context.setdefault("wrong_values", []).append(("cfglint", complaint))
+                    yield reading
         else:
             yield self._job(document, root, (), "")
 
@@ -54,17 +69,56 @@ class JobDialect(Dialect):
         reading.framework = framework if isinstance(framework, str) else None
         for key, entry in root.index.items():
             if key in STRUCTURE:
+                complaint = structure_complaint(key, plain(entry.value))
+                if complaint:
+                    reading.context.setdefault("wrong_values", []).append((key, complaint))
                 continue
             origin = FileOrigin(document, (*base, key), entry.key.span, entry.value.span)
-            state(reading.facts, key, plain(entry.value), origin)
+            value, complaint = read_value(key, plain(entry.value))
+            if complaint:
+                reading.context.setdefault("wrong_values", []).append((key, complaint))
+            state(reading.facts, key, value, origin)
             if key == "model" and isinstance(entry.value, Mapping):
                 reading.context["model_config"] = plain(entry.value)
         return reading
 
 
+def read_value(key: str, value: Any) -> tuple[Any, str]:
+    """A key's value as the job takes it, with what is wrong with it in words; a wrong value becomes UNKNOWN."""
+    table = load_schema(JobDialect.name)
+    info = table.key("jobs", 0, key)
+    if info is None or value is None or is_unknown(value):
+        return value, ""
+    kinds = set(type_members(info.type))
+    if isinstance(value, (str, float)) and not kinds & {"str", "bool"}:
+        read = integer(value) if "float" not in kinds else number(value)
+        value = value if read is None else read
+    complaint = table.check_type(("jobs", 0, key), value) or ""
+    if not complaint and isinstance(value, (int, float)) and not isinstance(value, bool) and "str" not in kinds:
+        least, most = LEAST.get(key, 1), MOST.get(key)
+        if not value >= least or (most is not None and value > most):
+            bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+            complaint = f"expected a number {bounds}, found {value}"
+        elif beyond_counting(value):
+            complaint = "expected a number that can be counted with, found a larger one"
+    return (UNKNOWN, complaint) if complaint else (value, "")
+
+
+def structure_complaint(key: str, value: Any) -> str:
+    """What is wrong with one of :data:`STRUCTURE`'s keys, empty where nothing is."""
+    if key == "cfglint" and (value != VERSION or isinstance(value, bool)):
+        return f"expected {VERSION}, the only version of the job file there is"
+    if key == "kind" and value not in ("train", "serve"):
+        return 'expected "train" or "serve"'
+    return ""
+
+
 def state(facts: FactSet, key: str, value: Any, origin: Origin) -> None:
     """State one key of a job file; null means not known, except ``compute_dtype: null``, which means no autocast."""
     name = RENAMED.get(key, key)
+    if value is UNKNOWN:
+        facts.state(name, UNKNOWN, origin)
+        return
     if value is None:
         if key == "compute_dtype":
             facts.state(name, "none", origin)
@@ -74,6 +128,8 @@ def state(facts: FactSet, key: str, value: Any, origin: Origin) -> None:
         return
     if name in LISTS and isinstance(value, str):
         value = [value]
+    if name == "framework_version":
+        value = str(value)  # YAML reads 0.8 as a number
     if key == "model" and not isinstance(value, str):
         value = "(config in the job file)"
     facts.state(name, value, origin)

@@ -99,6 +99,14 @@ class _Unknown:
 
 UNKNOWN: Final = _Unknown()
 
+LARGEST: Final = 2**63
+"""Numbers from here on are no sizes or counts of anything (2^63 tokens are more than were ever written)."""
+
+
+def beyond_counting(value: object) -> bool:
+    """True for numbers that nothing can be worked out with: infinite, or too large for any count."""
+    return isinstance(value, (int, float)) and (value >= LARGEST or value <= -LARGEST)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fact(Generic[T]):
@@ -113,6 +121,11 @@ class Fact(Generic[T]):
         return self.origin.describe()
 
 
+def _countable(value: Any) -> Any:
+    """A stated value; one that is :func:`beyond_counting` is stated but not known."""
+    return UNKNOWN if beyond_counting(value) else value
+
+
 class FactSet:
     """Facts by name, each with every statement of it, the winning one first."""
 
@@ -121,11 +134,11 @@ class FactSet:
 
     def state(self, name: str, value: Any, origin: Origin, *, certain: bool = True) -> None:
         """Add a statement after those already made: earlier statements win."""
-        self._facts.setdefault(name, []).append(Fact(value, origin, certain))
+        self._facts.setdefault(name, []).append(Fact(_countable(value), origin, certain))
 
     def state_first(self, name: str, value: Any, origin: Origin, *, certain: bool = True) -> None:
         """Add a statement that wins over those already made."""
-        self._facts.setdefault(name, []).insert(0, Fact(value, origin, certain))
+        self._facts.setdefault(name, []).insert(0, Fact(_countable(value), origin, certain))
 
     def extend(self, other: FactSet, *, certain: bool = True) -> None:
         """Take over another set's statements behind one's own."""

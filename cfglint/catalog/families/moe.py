@@ -55,7 +55,7 @@ class Experts:
         count = c.size(self.experts)
         chosen = c.get(self.top_k)
         if isinstance(chosen, (list, tuple)):  # HunYuan states one per layer
-            chosen = max(chosen, default=None)
+            chosen = max((whole(self.top_k, item, at_least=1) for item in chosen), default=None)
         if chosen is None:
             raise UnknownArchitecture(f"the config does not state {self.top_k} (model_type {c.model_type!r})")
         top_k = whole(self.top_k, chosen, at_least=1)
@@ -63,7 +63,7 @@ class Experts:
             raise UnknownArchitecture(f"{self.top_k} {top_k} is more than the {count} experts")
         width = c.get(self.width)
         if isinstance(width, (list, tuple)):
-            width = max(width, default=None)
+            width = max((whole(self.width, item, at_least=1) for item in width), default=None)
         if width is None:
             width = c.size("intermediate_size")
         shared = self.shared(c) if self.shared is not None else 0
