@@ -1,0 +1,217 @@
+"""NVIDIA NeMo's configs: NeMo 1 (Lightning and Hydra), Megatron-Bridge overrides, NeMo-RL and Automodel.
+
+NeMo 1 puts Megatron's names under ``model`` and the machine under ``trainer``; Megatron-Bridge spreads them over the parts
+of its ``ConfigContainer``. The other two have modules of their own. A job's ``framework`` says whose memory it has:
+``nemo`` is Megatron-Core, ``nemo-automodel`` PyTorch FSDP 2.
+
+Names: NeMo 1.2x (``examples/nlp/language_modeling/conf``), Megatron-Bridge 0.2 to main (``training/config.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from cfglint.dialects import megatron_core, nemo_automodel, nemo_rl
+from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.interpolation import ResolvingReader
+from cfglint.dialects.values import because, boolean, evidence, integer, text, texts
+from cfglint.jobs.facts import UNKNOWN, Reading
+from cfglint.source.node import Document, Mapping, Scalar
+
+_TRAINER: Final = (
+    "devices", "num_nodes", "accelerator", "precision", "max_epochs", "max_steps", "strategy", "gpus", "val_check_interval",
+    "log_every_n_steps", "accumulate_grad_batches", "gradient_clip_val", "enable_checkpointing", "limit_val_batches",
+)  # fmt: skip
+_BRIDGE: Final = ("train", "scheduler", "checkpoint", "ddp", "dist", "rng", "optimizer", "dataset", "logger", "peft")
+_LAUNCHER: Final = (
+    "training_config",
+    "fine_tuning_config",
+    "conversion_config",
+    "launcher_scripts_path",
+    "cluster_type",
+)
+_GPT_SIGNS: Final = ("micro_batch_size", "tensor_model_parallel_size", "encoder_seq_length", "megatron_amp_O2")
+_MODULES = re.compile(r"nemo\.|nemo_run\.|nemo_")
+
+
+def _is_nemo1(root: Mapping) -> list[str]:
+    trainer, model = root.get("trainer"), root.get("model")
+    if isinstance(trainer, Mapping) and len(evidence(trainer, _TRAINER)) >= 2:
+        if isinstance(root.get("exp_manager"), Mapping):
+            return ["trainer", "exp_manager"]
+        if isinstance(model, Mapping) and evidence(model, (*_GPT_SIGNS, "restore_from_path", "hidden_size")):
+            return ["trainer", "model"]
+        if evidence(root, ("restore_from_path", "inference", "tensor_model_parallel_size", "infer")) and (
+            "model" in root or "inference" in root
+        ):
+            return ["trainer", *evidence(root, ("inference", "infer", "tensor_model_parallel_size"), 2)]
+    if isinstance(root.get("exp_manager"), Mapping) and isinstance(model, Mapping):
+        return ["exp_manager", "model"]
+    preset = ("micro_batch_size", "tensor_model_parallel_size")
+    if isinstance(model, Mapping) and len(evidence(model, preset)) == len(preset) and "train" not in root:
+        return [f"model.{key}" for key in preset]
+    return []
+
+
+def _targets_nemo(root: Mapping) -> list[str]:
+    """Sections built from classes of NeMo (``_target_: nemo.collections…``)."""
+    found = []
+    sections = [("", root), *((f"{key}.", e.value) for key, e in root.index.items() if isinstance(e.value, Mapping))]
+    sections += [
+        (f"{name}{key}.", e.value)
+        for name, section in sections[1:]
+        for key, e in section.index.items()
+        if isinstance(e.value, Mapping)
+    ]
+    for name, section in sections:
+        target = section.get("_target_")
+        if isinstance(target, Scalar) and isinstance(target.value, str) and _MODULES.match(target.value):
+            found.append(f"{name}_target_")
+    return found
+
+
+def _is_bridge(root: Mapping) -> list[str]:
+    train = root.get("train")
+    if not isinstance(train, Mapping) or not evidence(train, ("train_iters", "global_batch_size", "micro_batch_size")):
+        return []
+    found = [key for key in _BRIDGE if isinstance(root.get(key), Mapping)]
+    return found[:3] if len(found) >= 4 else []
+
+
+class Nemo(Dialect):
+    name = "nemo"
+    title = "NVIDIA NeMo"
+    summary = "NeMo 1, Megatron-Bridge overrides, NeMo-RL and Automodel"
+    markers = frozenset({
+        "exp_manager", "step_scheduler", "dist_env", "megatron_cfg", "dtensor_cfg", "megatron_amp_O2", "_target_",
+        "train_micro_batch_size", "max_total_sequence_length", "packed_sequence",
+    })  # fmt: skip
+
+    def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        if "_component_" in root or "actor_rollout_ref" in root:
+            return None
+        for find in (nemo_automodel.evidence_of, nemo_rl.evidence_of):
+            why = find(root)
+            if why is not None:
+                return Recognition(84, why)
+        for keys in (_is_nemo1(root), _is_bridge(root)):
+            if keys:
+                return Recognition(80, because(keys))
+        launcher = evidence(root, _LAUNCHER, most=5)
+        if len(launcher) >= 3:
+            return Recognition(80, because(launcher[:3]))
+        targets = _targets_nemo(root)
+        return Recognition(70, because(targets[:3])) if targets else None
+
+    def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
+        if nemo_automodel.evidence_of(root) is not None:
+            yield nemo_automodel.read_automodel(document, root)
+        elif nemo_rl.evidence_of(root) is not None:
+            yield nemo_rl.read_nemo_rl(document, root)
+        elif _is_bridge(root):
+            yield _read_bridge(document, root)
+        else:
+            yield _read_nemo1(document, root)
+
+
+def _begin(document: Document, root: Mapping, layout: str) -> tuple[Reading, ResolvingReader]:
+    reading = Reading("nemo", document, root, framework="nemo")
+    reading.context["layout"] = layout
+    reading.facts.state("framework", "nemo", reading.origin())
+    return reading, ResolvingReader(reading)
+
+
+def _read_nemo1(document: Document, root: Mapping) -> Reading:
+    reading, facts = _begin(document, root, "nemo1")
+    trainer, model = facts.under("trainer"), facts.under("model")
+    if not (model.given("micro_batch_size") and model.given("tensor_model_parallel_size")):
+        # speech, vision and generation configs: no language model is trained with Megatron here
+        reading.role = "part"
+        reading.context["trains"] = False
+        return reading
+    trainer.integer("gpus_per_node", "devices", "gpus", low=1)
+    trainer.integer("nodes", "num_nodes", low=1)
+    trainer.integer("max_steps", "max_steps", low=1)
+    trainer.number("max_grad_norm", "gradient_clip_val", low=0)
+    word = megatron_core.precision_word(trainer.value("precision"))
+    if word is not None:
+        trainer.state("compute_dtype", "none" if word == "fp32" else word, "precision")
+        if word in ("bf16", "fp16") and model.on("megatron_amp_O2"):
+            trainer.state("weight_dtype", word, "precision")
+            trainer.state("master_weights", True, "precision")
+        else:
+            # without O2 parameters stay fp32 under autocast
+            trainer.state("weight_dtype", "fp32", "precision")
+            trainer.state("master_weights", False, "precision")
+    megatron_core.state_parallel(model)
+    megatron_core.state_batch(model)
+    model.integer("sequence_length", ("data", "train_ds", "max_seq_length"), ("data", "seq_length"), low=1)
+    megatron_core.state_memory(model)
+    megatron_core.state_precision(model)
+    optimizer = model.under("optim")
+    name = text(optimizer.value("name"))
+    if name is not None:
+        sharded = name in ("distributed_fused_adam", "mcore_distributed_optim")
+        optimizer.state("optimizer", "adamw_torch_fused" if "adam" in name or sharded else name.lower(), "name")
+        optimizer.state("zero_stage", 1 if sharded else 0, "name")
+    optimizer.number("learning_rate", "lr", low=0)
+    optimizer.number("weight_decay", "weight_decay", low=0)
+    if model.on("fsdp"):
+        kinds = {"full": "full_shard", "hybrid": "hybrid_shard", "grad": "shard_grad_op"}
+        model.state("fsdp", kinds.get(text(model.value("fsdp_sharding_strategy")) or "full", "full_shard"), "fsdp")
+    _state_nemo1_method(model)
+    if not model.given("restore_from_path"):
+        megatron_core.state_dimensions(model)
+    return reading
+
+
+def _state_nemo1_method(model: ResolvingReader) -> None:
+    scheme = text(model.value("peft", "peft_scheme"))
+    if scheme in ("lora", "canonical_lora", "qlora", "mcore_lora"):
+        model.state("method", "qlora" if scheme == "qlora" else "lora", "peft", "peft_scheme")
+        lora = model.under("peft", "lora_tuning")
+        megatron_core.state_lora(lora)
+        names = texts(lora.node("target_modules"))
+        if names is not None:
+            lora.state("lora_targets", megatron_core.lora_targets(names) or UNKNOWN, "target_modules")
+    elif scheme is not None and scheme != "none":
+        model.state("method", UNKNOWN, "peft", "peft_scheme")
+    elif model.given("restore_from_path") or model.given("data", "train_ds"):
+        model.state("method", "full", "restore_from_path" if model.given("restore_from_path") else "data")
+    else:
+        model.state("method", "pretrain", "data")
+
+
+def _read_bridge(document: Document, root: Mapping) -> Reading:
+    """Overrides of a Megatron-Bridge recipe: the recipe itself (model, defaults) is Python."""
+    reading, facts = _begin(document, root, "megatron-bridge")
+    model, train = facts.under("model"), facts.under("train")
+    megatron_core.state_parallel(model)
+    megatron_core.state_batch(train)
+    megatron_core.state_batch(model)
+    facts.integer("sequence_length", ("dataset", "seq_length"), ("dataset", "sequence_length"), low=1)
+    megatron_core.state_memory(model)
+    megatron_core.state_schedule(facts.under("optimizer"))
+    schedule = facts.under("scheduler")
+    megatron_core.state_schedule(schedule)
+    if (on := boolean(facts.value("ddp", "use_distributed_optimizer"))) is not None:
+        facts.state("zero_stage", 1 if on else 0, "ddp", "use_distributed_optimizer")
+    precision = text(facts.value("mixed_precision"))
+    word = megatron_core.precision_word((precision or "").partition("_")[0])
+    if word is not None:
+        facts.state("weight_dtype", word, "mixed_precision")
+        facts.state("compute_dtype", word, "mixed_precision")
+    if facts.mapping("peft") is not None:
+        megatron_core.state_lora(facts.under("peft"))
+        facts.state("method", "lora", "peft")
+    elif facts.mapping("model", "kd_config") is not None:
+        facts.state("method", "distill", "model", "kd_config")
+    nodes = integer(facts.value("num_nodes"))
+    if nodes is not None and nodes > 0:
+        facts.state("nodes", nodes, "num_nodes")
+    return reading
+
+
+DIALECT = Nemo()

@@ -1,0 +1,178 @@
+"""NeMo's four layouts."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cfglint.jobs.facts import UNKNOWN, Reading
+
+Read = Callable[..., Reading]
+Named = Callable[..., str | None]
+
+AUTOMODEL = """
+step_scheduler:
+  global_batch_size: 64
+  local_batch_size: 8
+  num_epochs: 2
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: org/m
+  torch_dtype: bf16
+peft:
+  _target_: nemo_automodel.components._peft.lora.PeftConfig
+  target_modules: "*_proj"
+  dim: 16
+distributed: {strategy: fsdp2, tp_size: 2, pp_size: 1, activation_checkpointing: true}
+packed_sequence: {packed_sequence_size: 2048}
+loss_fn: {_target_: nemo_automodel.components.loss.linear_ce.FusedLinearCrossEntropy}
+optimizer: {_target_: torch.optim.AdamW, lr: 1e-5, foreach: false}
+"""
+
+
+def test_automodel(read: Read) -> None:
+    reading = read(AUTOMODEL)
+    assert (reading.dialect, reading.role, reading.framework) == ("nemo", "run", "nemo-automodel")
+    expected = {
+        "global_batch_size": (64, 2), "micro_batch_size": (8, 3), "epochs": (2.0, 4), "model_id": ("org/m", 7),
+        "weight_dtype": ("bf16", 8), "lora_targets": (["all-linear"], 11), "lora_rank": (16, 12), "method": ("lora", 9),
+        "fsdp": ("full_shard", 13), "fsdp_version": (2, 13), "tensor_parallel_size": (2, 13), "packing": (True, 14),
+        "gradient_checkpointing": ("full", 13), "sequence_length": (2048, 14), "loss_kernel": ("fused_linear", 15),
+        "optimizer": ("adamw_loop", 16), "learning_rate": (1e-5, 16),
+    }  # fmt: skip
+    for name, (value, line) in expected.items():
+        fact = reading.facts.fact(name)
+        assert fact is not None, name
+        assert (fact.value, fact.describe()) == (value, f"config.yaml:{line}"), name
+    assert reading.facts.value("lora_alpha") == 32.0
+    assert reading.facts.value("compute_dtype") == "bf16"
+
+
+def test_a_pipeline_runs_smaller_micro_batches(read: Read) -> None:
+    staged = AUTOMODEL.replace("pp_size: 1", "pp_size: 4, pipeline: {pp_microbatch_size: 2}")
+    assert read(staged).facts.value("micro_batch_size") == 2
+
+
+def test_targets_without_a_common_name_are_unknown(read: Read) -> None:
+    facts = read(AUTOMODEL.replace('"*_proj"', "[q_proj, experts]")).facts
+    assert [f.value for f in facts.statements("lora_targets")] == [UNKNOWN]
+
+
+def test_distillation_names_its_teacher(read: Read) -> None:
+    reading = read(AUTOMODEL + "teacher_model: {pretrained_model_name_or_path: org/big}\nkd_ratio: 0.5\n")
+    assert (reading.facts.value("method"), reading.context["teacher"]) == ("distill+lora", "org/big")
+
+
+RL = """
+grpo: {max_num_steps: 100}
+policy:
+  model_name: org/m
+  train_global_batch_size: 512
+  train_micro_batch_size: 4
+  max_total_sequence_length: 4096
+  precision: bfloat16
+  dtensor_cfg: {enabled: true, tensor_parallel_size: 2, activation_checkpointing: true, cpu_offload: false}
+  megatron_cfg:
+    enabled: false
+    tensor_model_parallel_size: 8
+    optimizer: {optimizer: adam, lr: 3e-6, bf16: true, use_distributed_optimizer: true}
+  sequence_packing: {enabled: true}
+  optimizer: {name: torch.optim.AdamW, kwargs: {lr: 5e-6, fused: true}}
+cluster: {gpus_per_node: 8, num_nodes: 2}
+"""
+
+
+def test_nemo_rl_reads_the_backend_that_is_on(read: Read) -> None:
+    facts = read(RL).facts
+    expected = {
+        "method": "grpo", "model_id": "org/m", "micro_batch_size": 4, "global_batch_size": 512, "sequence_length": 4096,
+        "weight_dtype": "fp32", "compute_dtype": "bf16", "tensor_parallel_size": 2, "gradient_checkpointing": "full",
+        "packing": True, "optimizer": "adamw_torch_fused", "learning_rate": 5e-6, "fsdp": "full_shard", "gpus_per_node": 8,
+        "nodes": 2, "max_steps": 100, "framework": "nemo-rl",
+    }  # fmt: skip
+    assert {name: facts.value(name) for name in expected} == expected
+    switched = RL.replace("dtensor_cfg: {enabled: true", "dtensor_cfg: {enabled: false").replace(
+        "megatron_cfg:\n    enabled: false", "megatron_cfg:\n    enabled: true"
+    )
+    facts = read(switched).facts
+    assert (facts.value("framework"), facts.value("tensor_parallel_size"), facts.value("zero_stage")) == ("nemo", 8, 1)
+    assert (facts.value("weight_dtype"), facts.value("master_weights")) == ("bf16", True)
+    assert facts.fact("fsdp") is None
+
+
+def test_a_child_of_another_file_says_nothing_for_it(read: Read) -> None:
+    reading = read("defaults: ../base.yaml\npolicy: {train_micro_batch_size: 2}\ncluster: {gpus_per_node: 4}\n")
+    assert [(r.role, r.target, r.base) for r in reading.references] == [("defaults", "../base.yaml", "file")]
+    assert set(reading.facts.names()) == {"framework", "micro_batch_size", "gpus_per_node"}
+
+
+NEMO1 = """
+trainer: {devices: 8, num_nodes: 2, precision: bf16, max_steps: 100, accelerator: gpu}
+exp_manager: {name: gpt}
+model:
+  micro_batch_size: 2
+  global_batch_size: 128
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 1
+  encoder_seq_length: 4096
+  megatron_amp_O2: True
+  num_layers: 4
+  hidden_size: 512
+  num_attention_heads: 8
+  ffn_hidden_size: 1376
+  num_query_groups: 4
+  bias: false
+  activation: fast-swiglu
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  vocab_size: 32000
+  activations_checkpoint_granularity: selective
+  optim: {name: distributed_fused_adam, lr: 1e-4}
+"""
+
+
+def test_nemo_1_makes_a_model_of_its_dimensions(read: Read) -> None:
+    reading = read(NEMO1)
+    facts = reading.facts
+    expected = {
+        "framework": "nemo", "gpus_per_node": 8, "nodes": 2, "tensor_parallel_size": 4, "micro_batch_size": 2,
+        "global_batch_size": 128, "sequence_length": 4096, "weight_dtype": "bf16", "master_weights": True,
+        "gradient_checkpointing": "selective", "zero_stage": 1, "method": "pretrain", "optimizer": "adamw_torch_fused",
+    }  # fmt: skip
+    assert {name: facts.value(name) for name in expected} == expected
+    model = reading.context["model_config"]
+    assert (model["model_type"], model["intermediate_size"], model["tie_word_embeddings"]) == ("llama", 1376, False)
+    assert model["vocab_size"] == 32256  # a multiple of 128 × 4
+
+
+def test_without_o2_weights_stay_fp32(read: Read) -> None:
+    facts = read(NEMO1.replace("megatron_amp_O2: True", "megatron_amp_O2: False")).facts
+    assert (facts.value("weight_dtype"), facts.value("compute_dtype")) == ("fp32", "bf16")
+
+
+def test_bridge_overrides(read: Read) -> None:
+    reading = read(
+        "model: {seq_length: 4096, tensor_model_parallel_size: 2}\n"
+        "train: {train_iters: 10, micro_batch_size: 1, global_batch_size: 8}\n"
+        "optimizer: {lr: 1e-4}\nscheduler: {lr_warmup_iters: 3}\ncheckpoint: {save: x}\nrng: {seed: 1}\n"
+        "peft: {dim: 8, alpha: 16, target_modules: [linear_qkv, linear_fc2]}\n"
+    )
+    facts = reading.facts
+    assert (facts.value("sequence_length"), facts.value("tensor_parallel_size"), facts.value("method")) == (
+        4096,
+        2,
+        "lora",
+    )
+    assert facts.value("lora_targets") == ["q_proj", "k_proj", "v_proj", "down_proj"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults:\n  - model: x\n  - _self_\npolicy: {a: 1}\n",
+        "trainer: {devices: 1}\nmodel: {name: x}\n",
+        "policy: {model: x}\nlogger: {level: info}\n",
+        "train: {batch_size: 4}\nmodel: {name: resnet}\noptimizer: {lr: 1}\ncheckpoint: {}\nrng: {}\n",
+    ],
+)
+def test_files_of_other_tools_are_left_alone(recognised: Named, text: str) -> None:
+    assert recognised(text) != "nemo"
