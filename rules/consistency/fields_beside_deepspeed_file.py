@@ -157,6 +157,9 @@ class FieldsBesideDeepspeedFile(Rule):
         if not refused:
             return
         made = tuple(edit for edit in edits if edit is not None)
+        inner = settings.node()
+        if isinstance(inner, Mapping) and all(key in refused for key in inner.keys()):
+            made = ()  # taking all of them out would leave a key without a mapping
         beside = isinstance(file.origin, FileOrigin) and file.origin.document is reading.document
         yield self.finding(
             f"{', '.join(refused)} beside the DeepSpeed file {file.value}: Accelerate stops with a ValueError",
