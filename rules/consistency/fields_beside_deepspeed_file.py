@@ -158,7 +158,7 @@ class FieldsBesideDeepspeedFile(Rule):
             return
         made = tuple(edit for edit in edits if edit is not None)
         inner = settings.node()
-        if isinstance(inner, Mapping) and all(key in refused for key in inner.keys()):
+        if isinstance(inner, Mapping) and all(key in refused for key in inner.index):
             made = ()  # taking all of them out would leave a key without a mapping
         beside = isinstance(file.origin, FileOrigin) and file.origin.document is reading.document
         yield self.finding(
