@@ -7,14 +7,13 @@ from math import gcd
 from typing import Any
 
 from cfglint.dialects.values import integer
-from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_at_least, always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .sampling_batch import SamplingBatch, sampling_batch
+from .sampling_batch import SamplingBatch, in_words, sampling_batch
 
 
 class GenerationBatch(Rule):
@@ -146,11 +145,11 @@ class GenerationBatch(Rule):
         total = micro * world * turns
         if total % batch.num_generations == 0:
             return
-        factors = f"{micro} × {world} processes" + (f" × {turns}" if turns != 1 or not old else "")
+        factors = f"{micro} × {in_words(world)}" + (f" × {turns}" if turns != 1 or not old else "")
         yield self.finding(
             f"the generation batch is {total} completions ({factors}), no multiple of num_generations "
             f"{batch.num_generations}",
-            *_places(job, batch, old),
+            *_places(batch, old),
             help=_advice(batch, micro, world, turns, old),
             job=job,
             data={"generation_batch": total, "num_generations": batch.num_generations},
@@ -168,28 +167,24 @@ class GenerationBatch(Rule):
         elif batch.world_size is not None and batch.reading.dialect == "trl" and whole % (micro * batch.world_size):
             step = micro * batch.world_size
             yield self.finding(
-                f"generation_batch_size {whole} is no multiple of the global batch {step} ({micro} × {batch.world_size} "
-                "processes)",
+                f"generation_batch_size {whole} is no multiple of the global batch {step} ({micro} × "
+                f"{in_words(batch.world_size)})",
                 batch.generation_batch,
                 (batch.micro_batch, "micro-batch"),
-                (_processes(job), "processes"),
+                (batch.processes, "processes"),
                 help=f"generation_batch_size: {-(-whole // step) * step} is the next one",
                 job=job,
             )
 
 
-def _processes(job: TrainingJob) -> Fact[Any] | None:
-    return job.gpus_per_node
-
-
-def _places(job: TrainingJob, batch: SamplingBatch, old: bool) -> Iterator[Any]:
+def _places(batch: SamplingBatch, old: bool) -> Iterator[Any]:
     if batch.generations is not None:
         yield batch.generations
     yield (batch.micro_batch, "micro-batch")
     if not old:
         yield (batch.steps_per_generation or batch.accumulation, "micro-batches per generation")
-    if _processes(job) is not None:
-        yield (_processes(job), "processes")
+    if batch.processes is not None:
+        yield (batch.processes, "processes")
 
 
 def _advice(batch: SamplingBatch, micro: int, world: int, turns: int, old: bool) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import integer
-from cfglint.jobs.facts import Fact, Reading
+from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import TrainingJob
-from cfglint.source.node import Route
+from cfglint.source.node import Route, Scalar
 
 NUM_GENERATIONS = 8
 """TRL's default in every release from 0.14 to 1.16."""
@@ -25,6 +25,7 @@ class SamplingBatch:
     micro_batch: Fact[Any]
     accumulation: Fact[Any]
     world_size: int | None
+    processes: Fact[Any] | None
     generation_batch: Fact[Any] | None
     steps_per_generation: Fact[Any] | None
 
@@ -35,9 +36,11 @@ def setting(job: TrainingJob, *keys: str) -> Fact[Any] | None:
     for reading in sorted(readings, key=lambda r: r.role != "arguments"):
         for key in keys:
             route: Route = (key,) if reading.dialect == "trl" else ("trl", key)
-            value = reading.value(*route)
-            if value is not None:
-                return Fact(value, reading.origin(*route))
+            node = reading.at(*route)
+            if node is not None and not isinstance(node, Scalar):
+                return Fact(UNKNOWN, reading.origin(*route))
+            if node is not None and node.value is not None:
+                return Fact(node.value, reading.origin(*route))
     return None
 
 
@@ -47,6 +50,22 @@ def sampling_reading(job: TrainingJob) -> Reading | None:
         if reading.dialect in ("trl", "axolotl") and reading.context.get("trainer") in ("grpo", "rloo"):
             return reading
     return None
+
+
+def training_processes(job: TrainingJob) -> tuple[int | None, Fact[Any] | None]:
+    """How many processes train, and where it is said: the launcher's own count before the hardware's, since vLLM may have
+    GPUs for itself."""
+    launchers = {id(r.document) for r in job.readings if r.dialect in ("accelerate", "launch")}
+    for fact in job.statements("gpus_per_node"):
+        launched = isinstance(fact.origin, FileOrigin) and id(fact.origin.document) in launchers
+        if launched and isinstance(fact.value, int) and fact.value > 0:
+            nodes = next((f.value for f in job.statements("nodes") if isinstance(f.origin, FileOrigin)), 1)
+            return (fact.value * nodes, fact) if isinstance(nodes, int) else (None, None)
+    return job.hardware.world_size, job.gpus_per_node
+
+
+def in_words(processes: int) -> str:
+    return f"{processes} process" if processes == 1 else f"{processes} processes"
 
 
 def sampling_batch(job: TrainingJob) -> SamplingBatch | None:
@@ -75,7 +94,7 @@ def sampling_batch(job: TrainingJob) -> SamplingBatch | None:
         generations,
         micro,
         accumulation,
-        job.hardware.world_size,
+        *training_processes(job),
         found["generation_batch_size"],
         found["steps_per_generation"],
     )

@@ -72,6 +72,8 @@ def table_of(reading: Reading) -> Schema | None:
         return None
     if reading.dialect == "hf-training-args" and reading.role == "part":
         return None  # a file of FSDP settings alone
+    if reading.context.get("script"):
+        return None  # a well-known script with arguments of its own
     if reading.context.get("layout") == "v1":
         return load_schema("llamafactory", "v1")
     if reading.dialect == "trl":
@@ -98,7 +100,7 @@ def standing_in(info: KeyInfo, owner: Schema, stated: str | None) -> Standing:
         return "unknown" if status in ("unknown-version", "unknown-key") else status  # type: ignore[return-value]
     if stated is None:
         status = info.status_in(None, first)
-        return status if status in ("ok", "removed") else "unknown"  # type: ignore[return-value]
+        return status if status in ("ok", "removed") else "unknown"
     if info.removed_in is not None and always_at_least(stated, info.removed_in) is True:
         return "removed"
     if info.since is not None and info.absent_at is None and always_below(stated, info.since):
