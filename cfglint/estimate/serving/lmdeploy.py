@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
-from cfglint.estimate.serving.rank import CONTEXT, Shares, rank_of, report
+from cfglint.estimate.serving.rank import CONTEXT, Shares, heed_length, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import EngineVersion
 
@@ -43,4 +43,7 @@ def estimate_lmdeploy(
         f"{share:g} of {'the memory' if of_total else 'what weights leave'}; {cell:.0f} bytes a token",
         ("cache_max_entry_count", "quant_policy"),
     )  # fmt: skip
-    return report("lmdeploy", rank, shares, cell)
+    estimate = report("lmdeploy", rank, shares, cell)
+    # "No enough blocks for `session_len`, `session_len` truncated" (lmdeploy#3950).
+    heed_length(estimate, settings, settings.positive("max_model_len", "session_len"), "session_len is cut to the pool")
+    return estimate

@@ -108,6 +108,23 @@ def rank_of(
     return Rank(settings, arch, gpu, sharding, element, scheme, weights)
 
 
+def heed_length(estimate: Estimate, settings: SettingsInForce, length: int | None, otherwise: str | None) -> None:
+    """Let the verdict say whether one request of ``length`` tokens fits the pool.
+
+    ``otherwise``: what the engine does where it does not fit and starts all the same; None where it refuses to start.
+    """
+    tokens = estimate.serving.kv_tokens if estimate.serving is not None else None
+    if length is None or tokens is None or tokens.low >= length or estimate.memory.verdict not in ("fits", "tight"):
+        return
+    estimate.memory.verdict = "tight"
+    if tokens.expected >= length:
+        return
+    if otherwise is not None:
+        settings.assume(f"the pool holds fewer tokens than the context length {length}: {otherwise}")
+    else:
+        estimate.memory.verdict = "kv-too-small" if tokens.high < length else "likely-oom"
+
+
 @dataclass
 class Shares:
     """What a GPU's memory goes to, in bytes. ``cache`` is what is left or allotted."""

@@ -9,7 +9,7 @@ from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving.precision import FP4_BITS, FP4_GROUP
-from cfglint.estimate.serving.rank import Rank, Shares, rank_of, report
+from cfglint.estimate.serving.rank import Rank, Shares, heed_length, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
@@ -80,18 +80,9 @@ def estimate_sglang(
     )
     limit = settings.positive("max_total_tokens")
     estimate = report("sglang", rank, shares, cell, cap_tokens=limit)
-    serving = estimate.serving
     length = settings.positive("max_model_len", "context_length")
-    if (
-        serving
-        and serving.kv_tokens
-        and length
-        and serving.kv_tokens.high < length
-        and estimate.memory.verdict == "fits"
-    ):
-        # SGLang starts all the same, and refuses requests longer than the pool.
-        estimate.memory.verdict = "tight"
-        settings.assume(f"the pool holds fewer tokens than the context length {length}: longer requests are refused")
+    # managers/tp_worker.py of 0.5.23 warns, and bounds the longest request by the pool.
+    heed_length(estimate, settings, length, "longer requests are refused")
     return estimate
 
 

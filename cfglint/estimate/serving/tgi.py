@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
-from cfglint.estimate.serving.rank import CONTEXT, Shares, rank_of, report
+from cfglint.estimate.serving.rank import CONTEXT, Shares, heed_length, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import EngineVersion
 
@@ -63,4 +63,7 @@ def estimate_tgi(
         f"{WIGGLE_ROOM:g} of what the warm-up of {tokens} tokens leaves; {cell:.0f} bytes a token",
         ("max_num_batched_tokens", "max_batch_prefill_tokens", "max_input_length", "cuda_memory_fraction"),
     )  # fmt: skip
-    return report("tgi", rank, shares, cell, cap_tokens=settings.positive("max_batch_total_tokens"))
+    estimate = report("tgi", rank, shares, cell, cap_tokens=settings.positive("max_batch_total_tokens"))
+    # The router's connect_backend ends with NotEnoughMemory; 3.0 takes what fits where no length is stated.
+    heed_length(estimate, settings, settings.positive("max_total_tokens", "max_model_len"), None)
+    return estimate
