@@ -18,7 +18,7 @@ from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Readi
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.models import ModelSearch
-from cfglint.jobs.pragma import read_pragmas
+from cfglint.jobs.pragma import Pragmas, read_pragmas
 from cfglint.jobs.precision import settle_precision
 from cfglint.jobs.versions import versions_beside
 
@@ -85,6 +85,14 @@ class _Linker:
         self.by_path: dict[str, list[Reading]] = {}
         for reading in readings:
             self.by_path.setdefault(os.path.normpath(reading.document.path), []).append(reading)
+        self.inline: dict[int, list[Reading]] = {}
+        """Readings of the arguments a launch line gives, by the ``id`` of the launch."""
+        for reading in readings:
+            launch = reading.context.get("launched_by")
+            if launch is not None:
+                self.inline.setdefault(id(launch), []).append(reading)
+        self.pragmas: dict[int, Pragmas | None] = {}
+        """What the comments of a file say, by its ``id``; a script may hold thousands of jobs."""
         self.used: set[int] = set()
         self.models = ModelSearch(surroundings.root, surroundings.models)
 
@@ -133,7 +141,7 @@ class _Linker:
         for launch in self.readings:
             if launch.role != "launch" or id(launch) in self.used:
                 continue
-            inline = [r for r in self.readings if r.context.get("launched_by") is launch]
+            inline = self.inline.get(id(launch), [])
             configs = [
                 run
                 for reference in launch.references
@@ -274,10 +282,14 @@ class _Linker:
         seen: set[int] = set()
         for reading in reversed(members):
             file = reading.document.file
-            if id(file) in seen or "cfglint:" not in file.text:
+            if id(file) in seen:
                 continue
             seen.add(id(file))
-            pragmas = read_pragmas(file)
+            if id(file) not in self.pragmas:
+                self.pragmas[id(file)] = read_pragmas(file) if "cfglint:" in file.text else None
+            pragmas = self.pragmas[id(file)]
+            if pragmas is None:
+                continue
             for fact, statement in (("gpu", pragmas.gpu), ("gpus_per_node", pragmas.gpus), ("nodes", pragmas.nodes)):
                 if statement is not None:
                     job.state_first(fact, statement.value, statement.origin(reading.document))
@@ -349,6 +361,7 @@ def _names(drafts: list[list[Reading]]) -> list[str]:
         paths[members[0].document.path] = paths.get(members[0].document.path, 0) + 1
     names: list[str] = []
     taken: set[str] = set()
+    numbers: dict[str, int] = {}
     for members in drafts:
         first = members[0]
         path = first.document.path
@@ -360,10 +373,10 @@ def _names(drafts: list[list[Reading]]) -> list[str]:
         else:
             label = getattr(launch, "name", "") or str(first.document.file.position(first.root.span.start).line)
             name = f"{path}#{label}"
-        base, n = name, 2
+        base = name
         while name in taken:
-            name = f"{base}-{n}"
-            n += 1
+            numbers[base] = numbers.get(base, 1) + 1
+            name = f"{base}-{numbers[base]}"
         taken.add(name)
         names.append(name)
     return names
