@@ -36,7 +36,7 @@ class GpuResources(Rule):
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
     )
-    catalogue = ("k8s-gpu-requests-only", "k8s-no-gpu-limit", "par-mig-tp")
+    catalogue = ("k8s-gpu-requests-only", "k8s-no-gpu-limit")
     good = (
         example(
             "pod.yaml",

@@ -35,7 +35,7 @@ class LoopbackHost(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
         "https://docs.docker.com/engine/network/",
     )
-    catalogue = ("ctr-host-loopback-vllm", "ctr-host-loopback")
+    catalogue = ("ctr-host-loopback-vllm",)
     good = (
         example(
             "serve.sh",

@@ -11,7 +11,9 @@ from cfglint.lint.rule import Rule, example
 
 from ..serving.server import all_below, runs_vllm, since, text
 
-AMPERE, ADA = (8, 0), (8, 9)
+AMPERE = (8, 0)
+NAMED = {"TRITON_ATTN": (8, 9), "FLASH_ATTN": (9, 0)}
+"""Backends chosen by name and the compute capability their FP8 cache needs: Triton's conversion, FlashAttention 3."""
 V1_ALONE = "0.11"
 """From here on the V0 engine, whose xFormers kernels took FP8 caches on older GPUs, is gone."""
 
@@ -21,10 +23,10 @@ class Fp8CacheCapability(Rule):
 
     Below compute capability 8.0 only Triton's kernel is left, and that needs 8.9: "FP8 KV cache is not supported by the
     Triton attention backend … requires SM89+", in older releases "type fp8e4nv not supported in this architecture". On
-    8.0 to 8.6 FlashInfer can have it, Triton's and FlashAttention's kernels cannot.
+    8.0 to 8.6 FlashInfer can have it, Triton's and FlashAttention's kernels cannot; FlashAttention's needs 9.0, and e4m3.
 
     How sure: read in vllm/v1/attention/backends and platforms/cuda.py of 0.33.0. Below 8.0 it is an error for releases from
-    0.11 on and a warning without a stated release; from 8.0 to 8.6 it is said only where the backend is chosen by name.
+    0.11 on and a warning without a stated release; above it is said only where the backend is chosen by name.
     """
 
     code = "HWF103"
@@ -84,11 +86,20 @@ class Fp8CacheCapability(Rule):
             )
             return
         backend = text(job, "attention_backend")
-        if backend is None or not all_below(job, ADA):
-            return
-        if backend.value.upper() in ("TRITON_ATTN", "FLASH_ATTN"):
+        name = backend.value.upper() if backend is not None else ""
+        if name == "FLASH_ATTN" and cache.value.lower() == "fp8_e5m2":
             yield self.finding(
-                f"{backend.value} has no FP8 KV cache on {gpu} (compute capability below 8.9)",
+                "FLASH_ATTN takes FP8 caches as e4m3 alone",
+                backend,
+                (cache, "fp8_e5m2"),
+                help="kv_cache_dtype: fp8",
+                job=job,
+            )
+            return
+        needed = NAMED.get(name)
+        if needed is not None and all_below(job, needed):
+            yield self.finding(
+                f"{name} has no FP8 KV cache on {gpu} (compute capability below {needed[0]}.{needed[1]})",
                 backend,
                 (cache, f"kv_cache_dtype {cache.value}"),
                 (job.gpu, gpu),

@@ -44,7 +44,7 @@ class QuantizationCapability(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/vllm.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/auto_awq.py",
     )
-    catalogue = ("quant-min-capability", "quant-modelopt-fp8-ampere", "quant-nvfp4-hw")
+    catalogue = ("quant-min-capability", "quant-modelopt-fp8-ampere")
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8", gpu="A100-80GB", gpus=1),
         example("serve.sh", "vllm serve our/llama-awq --quantization awq --dtype half", gpu="T4", gpus=1),

@@ -42,7 +42,7 @@ class GptqOverflow(Rule):
         "https://github.com/QwenLM/Qwen3/issues/1103",
         "https://github.com/vllm-project/vllm/issues/9618",
     )
-    catalogue = ("quant-gptq-fp16-overflow", "quant-flag-redundant-slow")
+    catalogue = ("quant-gptq-fp16-overflow",)
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4", gpu="A100-80GB", gpus=1, note="Marlin"),
         example("serve.sh", "vllm serve Qwen/Qwen2.5-32B-Instruct-AWQ --dtype half", gpu="T4", gpus=4),

@@ -38,7 +38,7 @@ class OpenServer(Rule):
         "https://docs.vllm.ai/en/latest/usage/security/",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/envs.py",
     )
-    catalogue = ("sec-no-api-key", "sec-api-key-partial")
+    catalogue = ("sec-no-api-key",)
     good = (
         example(
             "serve.sh", "docker run --gpus all -p 127.0.0.1:8000:8000 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct"

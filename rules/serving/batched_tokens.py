@@ -28,7 +28,7 @@ class BatchedTokensTooFew(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/scheduler.py",)
-    catalogue = ("sched-mnbt-lt-seqs", "sched-mnbt-lt-maxlen", "sched-disable-chunked-prefill")
+    catalogue = ("sched-mnbt-lt-seqs", "sched-mnbt-lt-maxlen")
     good = (
         example(
             "serve.sh",
