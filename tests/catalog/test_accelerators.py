@@ -25,6 +25,9 @@ def ids(name: str) -> list[str]:
     [
         ("NVIDIA A100-SXM4-80GB", ["A100-SXM4-80GB"]),
         ("NVIDIA A100 80GB PCIe", ["A100-PCIe-80GB"]),
+        ("DGX Spark GB10 128GB unified", ["GB10"]),
+        ("A10G 24GB (g5.48xlarge)", ["A10G"]),
+        ("H200 (limited to 80 GB)", []),
         ("A100-80GB", ["A100-SXM4-80GB", "A100-PCIe-80GB"]),
         ("a100 80g", ["A100-SXM4-80GB", "A100-PCIe-80GB"]),
         ("a100-80", ["A100-SXM4-80GB", "A100-PCIe-80GB"]),

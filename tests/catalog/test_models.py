@@ -9,6 +9,7 @@ from cfglint.catalog.models import (
     find_model,
     model_ids,
     models,
+    models_named,
     row_to_config,
     similar_models,
 )
@@ -117,3 +118,18 @@ def test_one_look_up_does_not_parse_the_other_rows(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module.json, "loads", lambda text: parsed.append(len(text)) or original(text))
     assert find_model("Qwen/Qwen2.5-7B") is not None
     assert parsed and sum(parsed) < 10_000
+
+
+def test_models_of_a_name_whoever_owns_them() -> None:
+    assert models_named("Llama-2-7b-hf") == ("meta-llama/llama-2-7b-hf", "nousresearch/llama-2-7b-hf")
+    assert models_named("no-such-model") == ()
+    assert models_named("meta-llama/Llama-2-7b-hf") == ()
+
+
+def test_checkpoints_with_draft_layers_take_the_counted_shape() -> None:
+    model = find_model("deepseek-ai/DeepSeek-R1-0528")
+    assert model is not None and model.config_of == "deepseek-ai/DeepSeek-R1"
+    assert model.params_total == 684_531_386_000
+    made = architecture_of(model)
+    assert made.exact and made.total_parameters == 671_026_404_352
+    assert made.mla is not None and made.mla.kv_lora_rank == 512

@@ -48,6 +48,7 @@ def test_weights(scored: list[tuple[dict[str, Any], Any]]) -> None:
     found = errors(scored, "weights_gib", lambda s: s.weights and s.weights / GIB)
     assert len(found) >= 50
     assert statistics.median(found) <= 0.01
+    assert found[int(0.95 * len(found))] <= 0.06
 
 
 def test_activation_peak(scored: list[tuple[dict[str, Any], Any]]) -> None:
@@ -79,3 +80,12 @@ def test_most_rows_have_an_answer(scored: list[tuple[dict[str, Any], Any]]) -> N
     told = [row["id"] for row, e in scored if row["outcome"] == "ok" and e.memory.verdict == "unknown"]
     started = [row for row, _ in scored if row["outcome"] == "ok"]
     assert len(told) <= KNOWN_ABSENT * len(started), told
+
+
+def test_failures_of_memory_are_recognised(scored: list[tuple[dict[str, Any], Any]]) -> None:
+    failures = ("oom-load", "oom-profile", "kv-too-small")
+    given = [(row["id"], e.memory.verdict) for row, e in scored if row["outcome"] in failures]
+    decided = [(name, verdict) for name, verdict in given if verdict != "unknown"]
+    missed = [name for name, verdict in decided if verdict not in ("oom", "likely-oom", "kv-too-small")]
+    assert len(decided) >= 12
+    assert len(missed) <= 0.1 * len(decided), missed
