@@ -130,6 +130,7 @@ def _accelerator_json(on: OnAccelerator) -> dict[str, Any]:
         "verdict": on.verdict,
         "stated": on.stated,
         "sequences": on.sequences,
+        "lacks": on.lacks or None,
         "with": None if on.change is None else _change_json(on.change),
     }
 
@@ -157,10 +158,7 @@ def _job_text(item: JobFit, paint: Paint) -> Iterator[str]:
     yield f"{paint('bold', harmless(job.name))}  {kind}, {' + '.join(job.dialects) or 'no file'}"
     yield row("model", model_words(job, fit.base))
     yield row("hardware", hardware_words(job))
-    if fit.missing and fit.missing != ("gpu",):
-        names = dict.fromkeys(missing_words(name) for name in fit.missing)
-        yield from _rows("missing", [harmless(name) for name in names])
-    else:
+    if fit.base.memory.used is not None or not fit.missing:
         yield row("now", _now(item, paint))
     yield from _answers(item)
     primary = job.documents[0] if job.documents else ""
@@ -179,6 +177,8 @@ def _job_text(item: JobFit, paint: Paint) -> Iterator[str]:
     if fit.spare:
         yield from _section("room to spare for", fit.spare, primary, paint)
     yield from _accelerators(item, paint)
+    names = dict.fromkeys(missing_words(name) for name in fit.missing)
+    yield from _rows("missing", [harmless(name) for name in names])
 
 
 def _expected(change: Change) -> float:
@@ -322,6 +322,7 @@ def _accelerators(item: JobFit, paint: Paint) -> Iterator[str]:
         number = f"{on.gpus_per_node} × {on.nodes} nodes" if on.nodes > 1 else f"{on.gpus_per_node}"
         words = [f"with {harmless(_with(on.change, primary))}"] if on.change is not None else []
         words += ["tight"] if on.verdict == "tight" else []
+        words += [f"(has no {on.lacks})"] if on.lacks else []
         words += ["(stated)"] if on.stated else []
         yield f"{INDENT}{on.gpu:<{width}}  {number:<11} {_held(on)}  {'  '.join(words)}".rstrip()
     if fit.too_small:

@@ -45,6 +45,14 @@ LLAMAFACTORY = {
     "disable_gradient_checkpointing": True, "optim": "adamw_torch", "learning_rate": 2.0e-5,
 }  # fmt: skip
 LLAMAFACTORY_LORA = {**LLAMAFACTORY, "finetuning_type": "lora", "lora_rank": 32}
+TORCHTUNE = {
+    "model": {"_component_": "torchtune.models.llama3_1.llama3_1_8b"},
+    "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "path": "model/tok", "max_seq_len": 4096},
+    "checkpointer": {"_component_": "torchtune.training.FullModelHFCheckpointer", "checkpoint_dir": "./model"},
+    "dataset": {"_component_": "torchtune.datasets.alpaca_dataset", "packed": True}, "batch_size": 8, "epochs": 1,
+    "optimizer": {"_component_": "torch.optim.AdamW", "lr": 2e-5}, "loss": {"_component_": "torch.nn.CrossEntropyLoss"},
+    "gradient_accumulation_steps": 1, "enable_activation_checkpointing": False, "dtype": "bf16",
+}  # fmt: skip
 HF = {
     "model_name_or_path": "./model", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "bf16": True,
     "max_seq_length": 4096, "optim": "adamw_torch", "learning_rate": 2.0e-5, "output_dir": "out", "num_train_epochs": 1,
@@ -70,6 +78,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
     "llamafactory": {"sft.yaml": LLAMAFACTORY},
     "llamafactory-lora": {"sft.yaml": LLAMAFACTORY_LORA},
     "hf-training-args": {"args.yaml": HF},
+    "torchtune": {"8B_full_single_device.yaml": TORCHTUNE},
     "hf + deepspeed": {"args.yaml": {**HF, "deepspeed": "ds.json"}, "ds.json": DEEPSPEED},
     "axolotl + deepspeed": {"sft.yaml": {**AXOLOTL, "deepspeed": "ds.json"}, "ds.json": DEEPSPEED},
     "trl + accelerate": {"sft.yaml": TRL, "accelerate.yaml": ACCELERATE},
@@ -195,3 +204,30 @@ def test_a_new_file_is_shown_with_the_key_that_names_it() -> None:
 def test_flags_are_shown_as_flags() -> None:
     assert Setting("vllm", "--max-model-len", 8192, "serve.sh").words() == "--max-model-len 8192"
     assert Setting("vllm", "--enforce-eager", True, "serve.sh").words() == "--enforce-eager"
+
+
+AUTOMODEL = {
+    "recipe": "TrainFinetuneRecipeForNextTokenPrediction",
+    "step_scheduler": {"global_batch_size": 64, "local_batch_size": 8, "max_steps": 100},
+    "model": {
+        "_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained", "pretrained_model_name_or_path": "./model",
+    },
+    "distributed": {"strategy": "fsdp2", "dp_size": "none", "tp_size": 1, "activation_checkpointing": False},
+    "packed_sequence": {"packed_sequence_size": 4096},
+    "optimizer": {"_target_": "torch.optim.Adam", "lr": 1.0e-5},
+}  # fmt: skip
+
+
+def test_a_stated_effective_batch_needs_the_micro_batch_alone() -> None:
+    found = fit(job_of({"auto.yaml": AUTOMODEL}))
+    batch = next(c for c in (*found.changes, *found.stacked) if "micro_batch_size" in c.facts)
+    sizes = {s.key: s.value for s in batch.settings if "batch" in s.key}
+    assert list(sizes) == ["step_scheduler.local_batch_size"]
+    size = sizes["step_scheduler.local_batch_size"]
+    assert size * batch.facts["gradient_accumulation_steps"] == 64 // 8
+
+
+def test_a_switch_of_checkpointing_is_turned_where_it_stands() -> None:
+    found = fit(job_of({"auto.yaml": AUTOMODEL}))
+    keys = {s.key: s.value for c in (*found.changes, *found.stacked) for s in c.settings}
+    assert keys["distributed.activation_checkpointing"] is True

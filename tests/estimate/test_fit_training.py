@@ -180,6 +180,12 @@ def test_accelerators_carry_the_job(name: str, found: dict[str, Fit]) -> None:
         assert used is not None and used.high <= on.usable
 
 
+def test_an_accelerator_without_the_dtype_is_marked() -> None:
+    job = job_of(SMALL, gpu="H100-SXM", gpus=1, micro_batch_size=1, gradient_checkpointing="full")
+    lacks = {on.gpu: on.lacks for on in fit(job).accelerators}
+    assert lacks["T4"] == "bf16" and lacks["L4"] == lacks["H100-SXM"] == ""
+
+
 def test_more_gpus_are_said_to_need_sharding() -> None:
     answers = fit(
         job_of(

@@ -157,7 +157,7 @@ def test_json() -> None:
     assert job["changes"][2]["host_gib"]["expected"] == 13.1
     assert job["accelerators"][0] == {
         "gpu": "H0-80GB", "usable_gib": 79.0, "gpus_per_node": 8, "nodes": 2, "verdict": "fits", "stated": True,
-        "sequences": None, "with": None, "used_gib": {"low": 50.0, "expected": 60.0, "high": 70.0},
+        "sequences": None, "lacks": None, "with": None, "used_gib": {"low": 50.0, "expected": 60.0, "high": 70.0},
     }  # fmt: skip
     assert job["too_small"] == ["T4", "L4"]
 

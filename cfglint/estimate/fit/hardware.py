@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cfglint.catalog.accelerators import Accelerator, accelerators
-from cfglint.estimate.fit.options import Option, checkpointing, full_sharding
+from cfglint.estimate.fit.options import Option, checkpointing, full_sharding, rank_sequences
 from cfglint.estimate.fit.result import Change, OnAccelerator
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, need, on_hardware
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.training.plan import Plan
-from cfglint.jobs.job import Hardware, Job, TrainingJob
+from cfglint.jobs.job import Hardware, TrainingJob
 
 COMMON_ACCELERATORS: Final = (
     "T4", "L4", "RTX-4090", "A10G", "L40S", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200-SXM", "B200-SXM", "MI300X",
@@ -72,7 +72,7 @@ def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) ->
             needs[index, counts] = need(made.memory)[0]
             if made.memory.verdict != "fits":
                 continue
-            for milder in layout.milder(plan):
+            for milder in layout.milder(job, plan):
                 milder_facts = milder.facts(job, plan, gpus)
                 other = what_if.estimate(milder_facts, hardware)
                 if other.memory.verdict == "fits":
@@ -102,15 +102,15 @@ class Layout:
     micro_batch: int | None = None
     """Micro-batch instead of the job's own, with accumulation that keeps the effective batch."""
 
-    def milder(self, plan: Plan) -> Iterator[Layout]:
+    def milder(self, job: TrainingJob, plan: Plan) -> Iterator[Layout]:
         """The same with larger micro-batches, the largest first."""
         if self.micro_batch is not None and plan.micro_batch is not None:
-            total = plan.micro_batch * plan.accumulation
+            total = rank_sequences(job, plan)
             for size in range(plan.micro_batch - 1, self.micro_batch, -1):
                 if total % size == 0:
                     yield replace(self, micro_batch=size)
 
-    def facts(self, job: Job, plan: Plan, gpus: int) -> dict[str, Any]:
+    def facts(self, job: TrainingJob, plan: Plan, gpus: int) -> dict[str, Any]:
         """Facts on ``gpus`` devices: accumulation keeps the effective batch where it divides."""
         facts: dict[str, Any] = {}
         for option in self.options:
@@ -126,7 +126,7 @@ class Layout:
         steps, rest = divmod(_sequences(job, plan) or 0, micro * data)
         if not steps or rest:
             # the number of devices is not stated, or does not divide: a rank's own share is kept
-            steps = plan.accumulation * (plan.micro_batch or micro) // micro
+            steps = max(1, rank_sequences(job, plan) // micro)
         if steps != plan.accumulation:
             facts["gradient_accumulation_steps"] = steps
         return facts
@@ -159,15 +159,15 @@ def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
             yield Layout(base.counts, (*base.options, *recompute), smaller)
 
 
-def _sequences(job: Job, plan: Plan) -> int | None:
+def _sequences(job: TrainingJob, plan: Plan) -> int | None:
     """The effective batch, where the number of devices is stated."""
     if job.hardware.world_size is None or plan.micro_batch is None:
         return None
-    return plan.micro_batch * plan.accumulation * plan.data_parallel
+    return rank_sequences(job, plan) * plan.data_parallel
 
 
 def _row(
-    job: Job,
+    job: TrainingJob,
     plan: Plan,
     layout: Layout,
     facts: Mapping[str, Any],
@@ -197,4 +197,6 @@ def _row(
         )
     sequences = None if micro is None else micro * steps * (counts[0] * counts[1] // _ways(plan))
     changed = steps if steps != plan.accumulation else None
-    return OnAccelerator(name, accelerator.usable_bytes, *counts, made, change, stated, changed, sequences)
+    wants_bf16 = "bf16" in (plan.compute_dtype, plan.weight_dtype)
+    lacks = "bf16" if wants_bf16 and accelerator.supports.get("bf16") is False else ""
+    return OnAccelerator(name, accelerator.usable_bytes, *counts, made, change, stated, changed, sequences, lacks)

@@ -124,6 +124,7 @@ KEYS: Final[Mapping[str, Table]] = {
         "lora_rank": "model.lora_rank",
         "gradient_checkpointing=full": {"enable_activation_checkpointing": True},
         "gradient_checkpointing=none": {"enable_activation_checkpointing": False},
+        "optimizer=adamw_torch_fused": {"optimizer._component_": "torch.optim.AdamW", "optimizer.fused": True},
         "optimizer=adamw_8bit": {"optimizer._component_": "bitsandbytes.optim.AdamW8bit"},
         "optimizer=paged_adamw_8bit": {"optimizer._component_": "bitsandbytes.optim.PagedAdamW8bit"},
         "fsdp_offload=cpu": {"fsdp_cpu_offload": True},

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cfglint.estimate.fit.settings import states_facts
+from cfglint.estimate.fit.settings import accumulation_follows, states_facts
 from cfglint.estimate.training.plan import RL_METHODS, Plan
 from cfglint.estimate.training.states import optimizer_kind
 from cfglint.jobs.defaults import in_force
@@ -64,7 +64,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("optimizer kernel", tuple(_optimizer_kernel(plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
-        Knob("batch", tuple(_micro_batches(plan))),
+        Knob("batch", tuple(_micro_batches(job, plan))),
         Knob("sharding", tuple(_zero(plan))),
         Knob("sharding", tuple(_fsdp(plan))),
         Knob("checkpointing", tuple(checkpointing(plan))),
@@ -146,11 +146,21 @@ def _loss(plan: Plan) -> Iterator[Option]:
         yield Option("a fused linear cross-entropy (Liger)", facts, cost="not slower; needs liger-kernel", rank=0.2)
 
 
-def _micro_batches(plan: Plan) -> Iterator[Option]:
+def rank_sequences(job: TrainingJob, plan: Plan) -> int:
+    """Sequences of one data-parallel rank in an optimizer step."""
+    micro = plan.micro_batch or 1
+    if accumulation_follows(job):
+        stated = job.value("global_batch_size")
+        if isinstance(stated, int) and stated >= micro * plan.data_parallel and stated % plan.data_parallel == 0:
+            return stated // plan.data_parallel
+    return micro * plan.accumulation
+
+
+def _micro_batches(job: TrainingJob, plan: Plan) -> Iterator[Option]:
     """Smaller micro-batches that keep the effective batch exactly."""
     if plan.micro_batch is None:
         return
-    total = plan.micro_batch * plan.accumulation
+    total = rank_sequences(job, plan)
     for size in range(plan.micro_batch - 1, 0, -1):
         if total % size == 0:
             steps = total // size

@@ -139,6 +139,8 @@ class OnAccelerator:
     """Where it must differ to keep the effective batch."""
     sequences: int | None = None
     """Sequences per optimizer step on that many."""
+    lacks: str = ""
+    """What the job's settings ask for and the accelerator does not have (``bf16``)."""
 
     @property
     def gpus(self) -> int:

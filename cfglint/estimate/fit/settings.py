@@ -31,13 +31,20 @@ def states_facts(job: Job) -> bool:
     return not job.readings or job.reading(JOB_FILE) is not None
 
 
+def accumulation_follows(job: Job) -> bool:
+    """Whether the files state the effective batch, so that accumulation follows from the micro-batch."""
+    return job.value("global_batch_size") is not None and job.fact("gradient_accumulation_steps") is None
+
+
 def _for_fact(job: Job, fact: str, value: Any) -> list[Setting] | None:
     if states_facts(job):
         if not _framework_can(job, fact, value):
             return None
         names = ("offload_parameters", "offload_optimizer") if fact == "fsdp_offload" else (fact,)
         return [Setting(JOB_FILE, name, value, "".join(job.documents[:1])) for name in names]
-    written = list(_written(job, fact, value))
+    if fact == "gradient_accumulation_steps" and accumulation_follows(job):
+        return []
+    written = list(_written(job, fact, value)) or list(_switched(job, fact, value))
     if written:
         return written
     statement = job.fact(fact)
@@ -96,6 +103,21 @@ def _written(job: Job, fact: str, value: Any) -> Iterator[Setting]:
         if isinstance(statement.value, (int, float)) and reading.value(*route) is not None:
             key = ".".join(map(str, route))
             yield Setting(reading.dialect, _as_written(reading, origin, key), value, reading.document.path)
+
+
+def _switched(job: Job, fact: str, value: Any) -> Iterator[Setting]:
+    """The switch that states checkpointing now, the other way round."""
+    statement = job.fact(fact)
+    if fact != "gradient_checkpointing" or statement is None or not isinstance(statement.origin, FileOrigin):
+        return
+    reading = _reading_of(job, statement.origin)
+    if reading is None or {statement.value, value} != {"none", "full"}:
+        return
+    route = statement.origin.route[len(reading.base) :]
+    now = reading.value(*route)
+    if isinstance(now, bool):
+        key = ".".join(map(str, route))
+        yield Setting(reading.dialect, _as_written(reading, statement.origin, key), not now, reading.document.path)
 
 
 def _reading_of(job: Job, origin: FileOrigin) -> Reading | None:

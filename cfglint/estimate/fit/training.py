@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from cfglint.estimate.fit.hardware import smallest_training_hardware
-from cfglint.estimate.fit.options import SHORTEST_SEQUENCE, Knob, Option, knobs_of
+from cfglint.estimate.fit.options import SHORTEST_SEQUENCE, Knob, Option, knobs_of, rank_sequences
 from cfglint.estimate.fit.result import FITTING, Change, Fit, KeptBatch, Largest
 from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
@@ -98,10 +98,10 @@ class TrainingFit:
 
     def kept_batch(self, found: Largest) -> KeptBatch | None:
         """The largest micro-batch that fits and divides the sequences of one rank and step."""
-        micro, accumulation = self.plan.micro_batch, self.plan.accumulation
+        micro = self.plan.micro_batch
         if micro is None or not found.expected:
             return None
-        total = micro * accumulation
+        total = rank_sequences(self.job, self.plan)
         bound = found.fits or found.expected
         wanted = "fits" if found.fits else "tight"
         # with one step instead of several the gradients need not wait: one size more may fit, none fewer
