@@ -12,7 +12,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..peft.adapter_facts import given
+from ..peft.adapter_facts import given, hugging_face
 
 _STRETCHED: Final = (
     "rope_scaling", "rope_theta", "rope_parameters", "overrides_of_model_config", "overrides_of_model_kwargs",
@@ -89,6 +89,8 @@ class SequenceOverContext(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         length, architecture = job.sequence_length, job.architecture
+        if not hugging_face(job):
+            return
         if length is None or architecture is None or isinstance(length.origin, DefaultOrigin) or not architecture.exact:
             return
         limit = architecture.max_position_embeddings

@@ -12,6 +12,16 @@ from cfglint.source.node import Node, Scalar, Sequence
 BITSANDBYTES_4BIT: Final = frozenset({"nf4", "nf4-double", "fp4"})
 
 
+TRAINERS: Final = ("axolotl", "llamafactory", "trl", "hf-training-args")
+"""Dialects of trainers that build on transformers and PEFT; others have module names and defaults of their own."""
+
+
+def hugging_face(job: TrainingJob) -> bool:
+    """Whether the job's trainer builds on transformers and PEFT."""
+    reading = job.reading(*TRAINERS)
+    return reading is not None and reading.context.get("layout") != "v1"
+
+
 def on(reading: Reading, *route: str | int) -> bool:
     """Whether a switch is stated on."""
     return boolean(reading.value(*route)) is True

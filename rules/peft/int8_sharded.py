@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import fsdp_fact, zero_3
+from .adapter_facts import fsdp_fact, hugging_face, zero_3
 
 
 class Int8Sharded(Rule):
@@ -88,7 +88,7 @@ class Int8Sharded(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         quantization = job.quantization
-        if quantization is None or quantization.value != "int8":
+        if quantization is None or quantization.value != "int8" or not hugging_face(job):
             return
         factory = job.reading("llamafactory") is not None
         sharding = fsdp_fact(job) or (zero_3(job) if factory else None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cfglint.jobs.facts import Reading
+from cfglint.jobs.versions import always_at_least
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -21,7 +22,8 @@ class LoraKernels(Rule):
     Its schema raises "lora_mlp_kernel, lora_qkv_kernel, and lora_o_kernel are not compatible with 8-bit LoRA" and "… with
     trust_remote_code".
 
-    How sure: checks of Axolotl's schema, read in 0.19; they stop the run before the model is loaded.
+    How sure: checks of Axolotl's schema, made before the model is loaded: for 8-bit weights in
+    every release from 0.5 to 0.19, for remote code since 0.16 (a warning where the release is not known).
     """
 
     code = "PFT017"
@@ -77,9 +79,11 @@ class LoraKernels(Rule):
             other, what = "trust_remote_code", "trust_remote_code"
         else:
             return
+        known = other == "load_in_8bit" or always_at_least(context.version(reading, "axolotl"), "0.16") is True
         yield self.finding(
             f"{kernel} does not go with {what}",
             reading.origin(kernel),
             (reading.origin(other), "on here"),
             help=f"switch the lora_*_kernel keys off, or {other}",
+            severity="error" if known else "warning",
         )

@@ -11,7 +11,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact, zero_3
+from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact, hugging_face, zero_3
 
 _DEQUANTIZED: Final = frozenset({"mxfp4", "fp8"})
 """Methods whose weights LLaMA-Factory turns back into bf16 on loading."""
@@ -85,7 +85,7 @@ class QuantizedCheckpoint(Rule):
         architecture = job.architecture
         stored: Any = architecture.quantization if architecture is not None else None
         method = str(stored.get("quant_method") or "").lower() if stored else ""
-        if not method or method == "bitsandbytes":
+        if not method or method == "bitsandbytes" or not hugging_face(job):
             return
         factory = job.reading("llamafactory") is not None
         asked = job.quantization

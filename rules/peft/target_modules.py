@@ -11,6 +11,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from .adapter_facts import hugging_face
+
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.]*")
 _WORDS: Final = frozenset({"all-linear", "all", "linear", "auto"})
 
@@ -102,6 +104,8 @@ class TargetModules(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         targets, architecture = job.lora_targets, job.architecture
+        if not hugging_face(job):
+            return  # torchtune and others name modules in their own way
         if targets is None or architecture is None or not architecture.exact or not isinstance(targets.value, list):
             return
         wanted = [name for name in targets.value if isinstance(name, str)]

@@ -10,6 +10,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from .adapter_facts import hugging_face
+
 
 class TiedModulesToSave(Rule):
     """One of embedding and output head is trained as a whole, in a model that ties the two.
@@ -79,7 +81,7 @@ class TiedModulesToSave(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         saved, architecture = job.lora_modules_to_save, job.architecture
-        if saved is None or architecture is None or not architecture.tie_word_embeddings:
+        if saved is None or architecture is None or not architecture.tie_word_embeddings or not hugging_face(job):
             return
         listed = saved.value if isinstance(saved.value, list) else []
         halves = [name for name in ("embed_tokens", "lm_head") if name in listed]

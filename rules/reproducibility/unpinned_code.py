@@ -11,6 +11,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..peft.adapter_facts import hugging_face
+
 REVISIONS: Final = ("model_revision", "revision_of_model", "revision", "code_revision", "model_commit")
 
 
@@ -60,7 +62,13 @@ class UnpinnedCode(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         trusted, model = job.trust_remote_code, job.model_id
-        if trusted is None or trusted.value is not True or model is None or not from_hub(model.value):
+        if (
+            trusted is None
+            or trusted.value is not True
+            or model is None
+            or not from_hub(model.value)
+            or not hugging_face(job)
+        ):
             return
         if any(reading.value(key) is not None for reading in job.readings for key in REVISIONS):
             return

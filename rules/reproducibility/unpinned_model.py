@@ -9,6 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..peft.adapter_facts import hugging_face
 from .unpinned_code import REVISIONS, from_hub
 
 
@@ -65,7 +66,12 @@ class UnpinnedModel(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         model, trusted = job.model_id, job.trust_remote_code
-        if model is None or not from_hub(model.value) or (trusted is not None and trusted.value is True):
+        if (
+            model is None
+            or not from_hub(model.value)
+            or not hugging_face(job)
+            or (trusted is not None and trusted.value is True)
+        ):
             return  # with remote code REP001 says it
         if any(reading.value(key) is not None for reading in job.readings for key in REVISIONS):
             return

@@ -180,7 +180,7 @@ def surely_refused(schema: Schema, found: UnknownKey, stated: str | None) -> boo
 
 def newest(schema: Schema) -> str:
     """The newest release the table was read from."""
-    return f"{schema.framework} {schema.versions[-1]}" if schema.versions else schema.framework
+    return f"{title(schema)} {schema.versions[-1]}" if schema.versions else title(schema)
 
 
 def within_table(schema: Schema, stated: str | None) -> bool:
