@@ -47,7 +47,9 @@ def trainable_dtype(plan: Plan) -> str:
     """Dtype of trainable parameters as stored."""
     if plan.adapter:
         return "fp32" if plan.profile.adapter_dtype == "fp32" else plan.weight_dtype
-    if plan.sharding == "fsdp1" and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype in ("bf16", "fp16"):
+    sharded = plan.sharding in ("fsdp1", "fsdp2")
+    if sharded and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype in ("bf16", "fp16"):
+        # accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and Accelerator._prepare_fsdp for version 1
         return "fp32"
     return plan.weight_dtype
 
