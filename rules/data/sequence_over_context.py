@@ -37,10 +37,7 @@ class SequenceOverContext(Rule):
     family = "data"
     severity = "warning"
     confidence = "medium"
-    evidence = (
-        "https://huggingface.co/docs/transformers/model_doc/llama",
-        "https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/model/model_utils/rope.py",
-    )
+    evidence = ("https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/model/model_utils/rope.py",)
     catalogue = ("data.seq-len-over-context",)
     good = (
         example(

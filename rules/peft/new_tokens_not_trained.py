@@ -33,7 +33,7 @@ class NewTokensNotTrained(Rule):
     evidence = (
         "https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/hparams/parser.py",
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/loaders/utils.py",
-        "https://huggingface.co/docs/peft/developer_guides/lora",
+        "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/lora/config.py",
     )
     catalogue = ("peft.new-tokens-not-trained",)
     good = (

@@ -34,7 +34,7 @@ class TargetModules(Rule):
     severity = "error"
     evidence = (
         "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/tuners_utils.py",
-        "https://huggingface.co/docs/peft/developer_guides/lora",
+        "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/lora/config.py",
     )
     catalogue = ("peft.target-missing",)
     good = (

@@ -30,7 +30,7 @@ class UnpinnedCode(Rule):
     family = "reproducibility"
     severity = "info"
     persona = "strict"
-    evidence = ("https://huggingface.co/docs/transformers/models",)
+    evidence = ("https://github.com/huggingface/transformers/commit/ffa125fbe67ddb6e46aa181506032d0ed8437ba0",)
     catalogue = ("repro.unpinned-revision",)
     good = (
         example(

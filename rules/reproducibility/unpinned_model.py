@@ -26,7 +26,7 @@ class UnpinnedModel(Rule):
     family = "reproducibility"
     severity = "info"
     persona = "strict"
-    evidence = ("https://huggingface.co/docs/transformers/main_classes/model",)
+    evidence = ("https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/model.py",)
     catalogue = ("repro.unpinned-revision",)
     good = (
         example(
