@@ -70,7 +70,8 @@ def test_oracle_tensors(oracle: Scored) -> None:
     found = flat(errors(oracle, "allocated_gib", "allocated"))
     assert len(found) == len(oracle)
     assert statistics.median(found) <= 0.005
-    assert found[int(0.95 * len(found))] <= 0.03
+    assert found[int(0.95 * len(found))] <= 0.015
+    assert found[-1] <= 0.04
 
 
 def test_oracle_phases(oracle: Scored) -> None:

@@ -40,8 +40,10 @@ class Activations:
     runs: tuple[Run, ...]
     head: Footprint | None
     embedding_output: float
-    shared: float
-    """Masks and rotary tables that live through the step."""
+    shared_forward: float
+    """Masks and relative biases that all blocks use, while forward runs."""
+    shared_backward: float
+    """The same until backward ends, with the gradients gathered for trained ones."""
     style: Style
     style_known: bool
 
@@ -190,15 +192,31 @@ def activations_of(
             ),
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
-    shared = 0.0
+    shared = _shared(architecture, plan, style, numerics, batch, sequence)
+    return Activations(tuple(runs), head, hidden, *shared, style, known)
+
+
+def _shared(
+    architecture: Architecture, plan: Plan, style: Style, numerics: Numerics, batch: int, sequence: int
+) -> tuple[float, float]:
+    """Bytes that all blocks share in forward and in backward: the attention mask, T5's relative biases."""
+    size = DTYPE_BYTES[numerics.residual_dtype]
+    mask = 0.0
     if numerics.attention == "eager":
-        shared = batch * sequence * sequence * DTYPE_BYTES[numerics.residual_dtype]
+        mask = batch * sequence * sequence * size
     elif numerics.mask:
-        shared = batch * sequence * sequence
-    if style.position_bias and checkpointed:
-        # the relative biases of encoder and decoder and the zeros of cross-attention
-        shared += 3 * architecture.num_attention_heads * sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
-    return Activations(tuple(runs), head, hidden, shared, style, known)
+        mask = batch * sequence * sequence
+    if not style.position_bias:
+        return mask, mask
+    bias = architecture.num_attention_heads / plan.tensor_parallel * sequence**2 * size
+    trained = not plan.adapter
+    # the bucket of each pair of positions, kept for the backward of encoder's and decoder's bias tables
+    buckets = 2 * 8 * sequence**2 if trained else 0.0
+    if plan.checkpointing != "full":
+        # the decoder's bias and the zeros that stand in for one in cross-attention
+        return mask + 2 * bias + buckets, mask + buckets
+    # as arguments of checkpointed blocks both biases and the zeros stay; the zeros and trained biases gather gradients
+    return mask + 3 * bias + buckets, mask + (5 if trained else 4) * bias + buckets
 
 
 def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:

@@ -39,7 +39,8 @@ _NAMES = {
     "reduce": "gradient reduction",
     "masters": "master weights",
     "optimizer": "optimizer states",
-    "shared": "masks",
+    "masks": "masks and shared biases",
+    "buckets": "reduction buckets",
 }
 
 
@@ -92,11 +93,13 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         elif name == "logits":
             vocabulary = plan.architecture.vocab_size if plan.architecture else 0
             rows.append((name, size, f"{batch} × {vocabulary} vocabulary ({plan.loss_kernel})"))
+        elif name == "masks":
+            rows.append((name, size, f"{batch}, one for all layers ({plan.attention})"))
         else:
             rows.append((name, size, f"at the peak, in {peak.at}"))
     known = sum(size for _, size, _ in rows)
     if peak.total - known > 1:
-        rows.append(("shared", peak.total - known, f"{batch}, masks and buffers"))
+        rows.append(("buckets", peak.total - known, f"held through the step ({plan.sharding})"))
     return [
         Component(
             _NAMES.get(name, name),

@@ -39,8 +39,8 @@ def walk(
     dense gradient of the input embedding. ``gradient_share``: part of a gradient that stays on this rank after it was
     reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
     """
-    resident = states.resident + activations.shared
-    resident += windows.constant
+    resident = states.resident + windows.constant
+    shared = {"forward": activations.shared_forward, "backward": activations.shared_backward}
     held = max(states.gradients, windows.whole_gradients) if accumulating else 0.0
     waiting = (in_flight - 1) * activations.kept
     kept = activations.kept + waiting
@@ -49,6 +49,7 @@ def walk(
     best: dict[str, tuple[float, dict[str, float]]] = {}
 
     def consider(phase: str, **parts: float) -> None:
+        parts["masks"] = shared.get(phase, 0.0)
         total = resident + sum(parts.values())
         if phase not in best or total > best[phase][0]:
             best[phase] = (total, parts)
