@@ -10,9 +10,9 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, argument, shown
+from ..trainer import adapters, argument, shown, trainer_readings
 
-LARGE_MODEL = 1_000_000_000
+LARGE_MODEL = 3_000_000_000
 """Parameters from which a model's fine-tuning rates are well below those of small encoders."""
 
 ADAMS = (
@@ -28,8 +28,8 @@ class LearningRateOutOfRange(Rule):
     much, 1e-5 to 1e-3. Most often one of the two is copied to the other: full fine-tuning at an adapter's rate diverges
     or forgets the model, adapters at a full rate hardly learn, and neither is said anywhere.
 
-    How sure: experience of many recipes, no law: it is information, for models from a billion parameters, with Adam, and
-    for supervised fine-tuning. Pretraining, preference methods and reinforcement learning, and rates that are defaults or
+    How sure: experience of many recipes, no law: it is information, for models from three billion parameters, with Adam, and
+    for supervised fine-tuning with transformers' trainer. Pretraining, preference methods and reinforcement learning, and rates that are defaults or
     unknown, are left out. The bounds are parameters.
     """
 
@@ -104,7 +104,7 @@ class LearningRateOutOfRange(Rule):
             return
         if method not in ("full", "lora", "qlora", "dora") or rate.value <= 0:
             return
-        if argument(job, "rl") is not None:
+        if not trainer_readings(job) or argument(job, "rl") is not None:
             return  # a preference or reinforcement method the job's method has no word for
         optimizer = job.value("optimizer")
         if not isinstance(optimizer, str) or not optimizer.startswith(ADAMS) or self._size(job) < LARGE_MODEL:

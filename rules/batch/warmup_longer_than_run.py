@@ -21,8 +21,9 @@ class WarmupLongerThanRun(Rule):
     rate that was set, and never decays: it trains at a fraction of it, in silence. This happens when `max_steps` is
     lowered for a trial, or when a warmup is copied from a longer run.
 
-    How sure: both numbers are read from the files; the number of steps is `max_steps`, or follows from the data's size
-    where a file states it. Nothing is said where it depends on data that is not described.
+    How sure: both numbers are read from the files. Short runs are mostly trials or benchmarks of a longer recipe, so up to
+    1000 steps it is information. The number of steps is `max_steps`, or follows from the data's size where a file
+    states it. Nothing is said where it depends on data that is not described.
     """
 
     code = "BAT002"
@@ -35,7 +36,8 @@ class WarmupLongerThanRun(Rule):
         "https://huggingface.co/docs/transformers/main_classes/optimizer_schedules",
     )
     parameters = {
-        "share": Parameter(1.0, "share of the run from which warmup is too long; 1.0: only a run that never leaves it")
+        "share": Parameter(1.0, "share of the run from which warmup is too long; 1.0: only a run that never leaves it"),
+        "trial": Parameter(1000, "runs of up to this many steps are taken for trials, where it is information"),
     }
     good = (
         example(
@@ -67,8 +69,8 @@ class WarmupLongerThanRun(Rule):
             model_name_or_path: Qwen/Qwen2.5-0.5B
             per_device_train_batch_size: 4
             learning_rate: 2.0e-5
-            max_steps: 100
-            warmup_steps: 500
+            max_steps: 2000
+            warmup_steps: 5000
             """,
             at="warmup_steps",
             count=1,
@@ -78,7 +80,7 @@ class WarmupLongerThanRun(Rule):
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         warmup = job.warmup_steps
         total = self._steps(job)
-        share = self.options["share"]
+        share, trial = self.options["share"], self.options["trial"]
         if warmup is None or total is None or not isinstance(warmup.value, int) or warmup.value < 1:
             return
         if not isinstance(share, (int, float)) or warmup.value < total.value * share:
@@ -87,6 +89,7 @@ class WarmupLongerThanRun(Rule):
             f"warmup takes {warmup.value} steps, the run has {shown(total.value)}",
             (warmup, "warmup"),
             (total, "the run's length"),
+            severity="info" if isinstance(trial, int) and total.value <= trial else "warning",
             help=f"warm up for fewer than {shown(total.value)} steps; 3 to 10 percent of a run are usual",
             job=job,
         )

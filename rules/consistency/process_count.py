@@ -26,7 +26,7 @@ class ProcessesAgainstGpus(Rule):
 
     How sure: both numbers are read, from the launcher on one side and from SLURM, Kubernetes or a settings comment on the
     other; values that depend on variables are left out. Fewer processes than GPUs can be meant (a GPU is kept for a
-    generation server), so that is information.
+    generation server), so that is information for strict readers.
     """
 
     code = "CON010"
@@ -83,8 +83,8 @@ class ProcessesAgainstGpus(Rule):
         if started is None or present is None or started.value == present.value:
             return
         more = started.value > present.value
-        yield self.finding(
-            f"{started.value} processes are started per machine, which has {present.value} "
+        finding = self.finding(
+            f"{started.value} process{' is' if started.value == 1 else 'es are'} started per machine, which has {present.value} "
             f"GPU{'s' if present.value != 1 else ''}",
             (started, f"{started.value} processes per machine"),
             (present, f"{present.value} GPUs"),
@@ -95,3 +95,6 @@ class ProcessesAgainstGpus(Rule):
             confidence="high" if more else "medium",
             job=job,
         )
+        if not more:
+            finding.persona = "strict"
+        yield finding

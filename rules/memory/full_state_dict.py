@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.estimate.result import GIB
-from cfglint.jobs.facts import Fact
+from cfglint.jobs.facts import DefaultOrigin, Fact
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
+from ..consistency.mismatch import complete
 from ..trainer import adapters, sections
 
 KEYS = ("fsdp_state_dict_type", "state_dict_type")
@@ -87,6 +88,9 @@ class FullStateDict(Rule):
         stated = self._stated(job)
         if stated is None or adapters(job) is not False or not isinstance(total, int):
             return
+        method = job.fact("method")
+        if not complete(job) and (method is None or isinstance(method.origin, DefaultOrigin)):
+            return  # a script may bring adapters of its own
         size, least = total * FULL_BYTES, self.options["from"]
         host = job.hardware.host_memory_bytes
         over = host is not None and size > host
