@@ -183,12 +183,20 @@ class BlockWriter:
             backward_temp=x.elements * DTYPE_BYTES[out_dtype] if numerics.train_base else 0.0,
         )
 
-    def project(self, x: Value, slot: str, in_features: float, out_features: float, rows: float | None = None) -> Value:
-        """A linear layer, with its adapter where it has one."""
+    def project(
+        self,
+        x: Value,
+        slot: str,
+        in_features: float,
+        out_features: float,
+        rows: float | None = None,
+        copies: float = 1.0,
+    ) -> Value:
+        """A linear layer, with its adapter where it has one; ``copies`` of it share the rows (experts)."""
         tape, numerics = self.tape, self.numerics
         rows = self.n if rows is None else rows
         weight = Weight(
-            in_features * out_features,
+            copies * in_features * out_features,
             numerics.weight_dtype,
             numerics.train_base,
             "packed" if numerics.packed else "plain",
@@ -196,17 +204,14 @@ class BlockWriter:
         result = tape.linear(x, weight, rows * out_features)
         if slot not in numerics.lora_slots:
             return result
+        rank = numerics.lora_rank
         result_dtype = result.dtype
         inner = tape.to(x, numerics.lora_dtype)
         if numerics.lora_dropout:
             mask = tape.op((), inner.elements, "bool")
             inner = tape.op((inner, mask), inner.elements, inner.dtype, save=(mask,))
-        down = tape.linear(
-            inner, Weight(in_features * numerics.lora_rank, numerics.lora_dtype, True), rows * numerics.lora_rank
-        )
-        up = tape.linear(
-            down, Weight(numerics.lora_rank * out_features, numerics.lora_dtype, True), rows * out_features
-        )
+        down = tape.linear(inner, Weight(copies * in_features * rank, numerics.lora_dtype, True), rows * rank)
+        up = tape.linear(down, Weight(copies * rank * out_features, numerics.lora_dtype, True), rows * out_features)
         scaled = tape.scale(up)
         if numerics.dora:
             scaled = self._dora(inner, scaled, in_features, out_features, rows)
@@ -478,19 +483,20 @@ class BlockWriter:
         """Gate and up, activation, down, times the router's weight."""
         tape, shape, numerics = self.tape, self.shape, self.numerics
         width, hidden = shape.expert_intermediate, shape.hidden
-        stored = "packed" if packed and numerics.packed else "plain"
+        if packed or (numerics.lora_slots and not numerics.modeling):
+            # modules of their own, which can carry adapters
+            gate = self.activate(self.project(spread, "gate", hidden, width, rows, experts))
+            right = self.project(spread, "up", hidden, width, rows, experts)
+            product = tape.mul(gate, right)
+            down = self.project(product, "down", width, hidden, rows, experts)
+            return tape.mul(down, picked)
 
         def weight(elements: float) -> Weight:
-            return Weight(elements, numerics.weight_dtype, numerics.train_base, stored)
+            return Weight(elements, numerics.weight_dtype, numerics.train_base)
 
-        if packed:
-            gate = tape.linear(spread, weight(experts * width * hidden), rows * width)
-            gate = self.activate(gate)
-            right = tape.linear(spread, weight(experts * width * hidden), rows * width)
-        else:
-            up = tape.linear(spread, weight(experts * 2 * width * hidden), rows * 2 * width)
-            gate, right = tape.split(up, rows * width, rows * width)
-            gate = self.activate(gate)
+        up = tape.linear(spread, weight(experts * 2 * width * hidden), rows * 2 * width)
+        gate, right = tape.split(up, rows * width, rows * width)
+        gate = self.activate(gate)
         product = tape.mul(gate, right)
         down = tape.linear(product, weight(experts * width * hidden), rows * hidden)
         return tape.mul(down, picked)

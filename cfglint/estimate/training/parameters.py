@@ -108,9 +108,9 @@ def count_parameters(
             found.rows_columns += tensor.elements * tensor.count * times
         if plan.adapter and _targeted(tensor, plan, targets):
             rows, columns = tensor.shape
-            found.adapter += plan.lora_rank * (rows + columns) * tensor.count * times / plan.tensor_parallel
+            found.adapter += on_rank(tensor, plan, plan.lora_rank * (rows + columns) * tensor.count * times)
             if plan.dora:
-                found.adapter += rows * tensor.count * times
+                found.adapter += on_rank(tensor, plan, rows * tensor.count * times)
             found.largest_adapter = max(found.largest_adapter, plan.lora_rank * max(rows, columns))
         if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
             found.saved_modules += elements
@@ -174,7 +174,8 @@ def _targets(architecture: Architecture, plan: Plan) -> tuple[frozenset[str], fr
 
 
 def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozenset[str]]) -> bool:
-    if not tensor.linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
+    linear = tensor.linear or (tensor.role == "expert" and separate_experts(plan))
+    if not linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
         return False
     if plan.lora_all_linear:
         return tensor.role != "router" or bool(tensor.stack)

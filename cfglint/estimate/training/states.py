@@ -145,10 +145,12 @@ def _offloaded(plan: Plan, states: States, part: float) -> States:
     if plan.offload_optimizer in ("cpu", "nvme"):
         moved = states.masters + states.optimizer
         gradients = states.gradients
-        if plan.sharding.startswith("zero"):
+        if plan.sharding.startswith("zero") and not plan.profile.distributed_optimizer:
             # reduced gradients go to the host as they come (stage_1_and_2.py, stage3.py: ``cpu_offload``)
             moved += states.trainable * part * 4
             gradients = 0.0
+        elif plan.profile.distributed_optimizer:
+            moved += states.trainable * part * 4  # copies of the gradients, whose buffer stays on the device
         host = states.host + (moved if plan.offload_optimizer == "cpu" else 0.0)
         states = replace(states, masters=0.0, optimizer=0.0, workspace=0.0, gradients=gradients, host=host)
     if plan.offload_parameters in ("cpu", "nvme"):
