@@ -17,7 +17,7 @@ class MisspeltArgument(Rule):
     """A key one slip away from a trainer argument.
 
     A script's ``HfArgumentParser`` stops at keys that none of its dataclasses has; the ``trl`` command hands them to
-    ``accelerate launch``, which stops too. Scripts that take extra keys run with the default instead.
+    ``accelerate launch``, which stops too. Scripts that take extra keys, TRL's own among them, run with the default instead.
 
     How sure: the name is one or two letters off a known argument, and no release knows it. A script may have an argument of
     just this name, so it is a warning.

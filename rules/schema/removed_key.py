@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from cfglint.dialects.schema import Schema
 from cfglint.jobs.facts import Reading
-from cfglint.jobs.versions import exact
+from cfglint.jobs.versions import always_below, exact
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
 from .standing import StatedKey, stated_keys, table_of, title, written
+
+_TRL_REFUSES_SINCE: Final = "0.19"
+"""First TRL release whose parser refuses unknown keys of a config file again; those from 0.13 on dropped them."""
+
+_HARMLESS: Final = frozenset({
+    "overwrite_output_dir", "logging_dir", "save_safetensors", "use_mps_device", "push_to_hub_token", "report_to",
+    "push_to_hub_model_id", "push_to_hub_organization", "tpu_metrics_debug", "include_tokens_per_second", "ray_scope",
+    "mp_parameters", "exp_name", "sanity_check", "dataset_batch_size", "wandb_entity", "wandb_project", "wandb_run_group",
+    "hub_model_revision", "push_to_hub_revision", "overwrite_hub_revision",
+})  # fmt: skip
+"""Keys without which a run trains as it would with them."""
 
 
 class RemovedKey(Rule):
@@ -23,7 +35,8 @@ class RemovedKey(Rule):
 
     How sure: the key tables are read from the frameworks' releases, minor by minor. Reported only where requirements, lock
     files, image tags or settings state a release that surely comes after the removal, or where no release read has the key
-    (Axolotl's max_packed_sequence_len went before 0.5).
+    (Axolotl's max_packed_sequence_len went before 0.5). TRL's parser stops at such keys, its own scripts pass over them where
+    they are started without the ``trl`` command: an error there only for keys that change the training.
     """
 
     code = "SCH005"
@@ -126,12 +139,16 @@ class RemovedKey(Rule):
         schema = table_of(reading)
         for key in stated_keys(reading, context):
             if schema is not None and key.standing == "removed":
-                yield self._finding(reading, schema, key)
+                yield self._finding(reading, schema, key, context)
 
-    def _finding(self, reading: Reading, schema: Schema, key: StatedKey) -> Finding:
+    def _finding(self, reading: Reading, schema: Schema, key: StatedKey, context: Context) -> Finding:
         stops = _stops(schema, key)
         framework, gone, where = title(key.owner), key.info.removed_in, written(key.route)
         effect = "stops at it" if stops else "passes over it without a word"
+        if reading.dialect == "trl":
+            stops = not always_below(context.version(reading, "trl"), _TRL_REFUSES_SINCE)
+            effect = "stops at it or passes over it, by how it is started" if stops else effect
+            stops = stops and key.name not in _HARMLESS
         edit = rename_key(reading, key.route, key.new_name) if key.new_name and key.renamed else None
         return self.finding(
             f"{where} is gone since {framework} {gone}; {_release(key.stated)} {effect}"
