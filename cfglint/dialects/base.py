@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cfglint.jobs.facts import Reading
 from cfglint.source.node import Document, Mapping
 from cfglint.source.shell import Command, Word
+
+if TYPE_CHECKING:
+    from cfglint.dialects.carriers.command import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +73,13 @@ class Dialect:
 
     def read_launch(self, launch: Launch) -> Iterator[Reading]:
         """Readings of a command line this dialect knows; nothing where it is another's."""
+        return iter(())
+
+    def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        """Readings of a trainer's own script, module or command with its arguments, whatever launched it.
+
+        ``started`` is what torchrun, ``accelerate launch``, ``deepspeed``, ``ray job submit`` or nothing at all starts; the
+        launcher's words are read by the dialect ``launch``. A reading of role ``run`` holds all settings of a run; it
+        becomes ``arguments`` where the command names a config file, unless its context says ``standalone``.
+        """
         return iter(())

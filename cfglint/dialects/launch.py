@@ -156,7 +156,7 @@ class LaunchDialect(Dialect):
             yield from reader.accelerate(started)
         elif started.name in ("deepspeed", "deepspeed.launcher.runner"):
             yield from reader.deepspeed(started)
-        elif reader.is_trainer(started):
+        elif reader.is_trainer(started) or reader.known_trainer(started):
             yield from reader.trainer(started, None)
         elif started.script:
             yield from reader.plain_script(started)
@@ -258,6 +258,12 @@ class _Reader:
             return first == "train"
         return started.name == "trl" and first in TRL_TRAINERS
 
+    def known_trainer(self, started: Program) -> list[Reading]:
+        """Readings of the dialects that know this script, module or command as their own."""
+        from cfglint.dialects.recognise import dialects
+
+        return [reading for dialect in dialects() for reading in dialect.read_program(started, self.launch)]
+
     def trainer(self, started: Program, launcher: Reading | None) -> Iterator[Reading]:
         """A trainer's script or command: its config files, overrides and arguments."""
         words = started.arguments
@@ -285,9 +291,15 @@ class _Reader:
         overrides = _overrides(arguments.positionals)
         mapping = Mapping(arguments.mapping.span, [*arguments.mapping.entries, *overrides])
         has_config = any(r.role == "config" for r in reading.references)
-        inline = list(self.inline(mapping, dialect, has_config, trainer))
+        inline = self.known_trainer(started)
         for extra in inline:
-            extra.context["launched_by"] = reading
+            if has_config and extra.role == "run" and not extra.context.get("standalone"):
+                extra.role = "arguments"
+            extra.context["command_line"] = True
+        inline = inline or list(self.inline(mapping, dialect, has_config, trainer))
+        for extra in inline:
+            if extra.role != "part":  # a part (a conversion, an evaluation) makes no job of the launch
+                extra.context["launched_by"] = reading
         reading.context["arguments"] = mapping
         yield reading
         yield from inline

@@ -167,9 +167,10 @@ def state_lora(facts: FactReader) -> None:
 
 def vocabulary(facts: FactReader, tensor_parallel: int = 1) -> int | None:
     """Rows of the embedding: what is stated, or the tokenizer's vocabulary padded as Megatron pads it."""
-    stated = integer(facts.value("padded_vocab_size"))
-    if stated is not None and stated > 0:
-        return stated
+    for key in ("padded_vocab_size", "pad_vocab_size_to"):
+        stated = integer(facts.value(key))
+        if stated is not None and stated > 0:
+            return stated
     known = integer(facts.value("vocab_size"))
     kind = text(facts.value("tokenizer_type")) or "GPT2BPETokenizer"
     named = text(facts.value("tokenizer_model")) or text(facts.value("tokenizer_name_or_path"))
@@ -255,6 +256,8 @@ def _dense(facts: FactReader, config: dict[str, Any], gated: bool) -> dict[str, 
         elif facts.on("add_qkv_bias") and not bias:
             config["model_type"] = "qwen2"
         return config
+    if kind == "alibi" and bias and facts.on("embed_layernorm"):
+        return {**config, "model_type": "bloom"}
     if rotary or config["num_key_value_heads"] != config["num_attention_heads"]:
         config["model_type"] = "starcoder2"
         config["use_bias"] = bias

@@ -10,13 +10,11 @@ Names and defaults: torchtune 0.4 to 0.6 and main, ``recipes/*.py``, ``torchtune
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
+from cfglint.catalog.presets import preset
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import basename, program
 from cfglint.dialects.flags import read_flags
@@ -71,12 +69,6 @@ _DISTRIBUTED: Final = (
 _SINGLE = re.compile(r"single_device|_single(?=[._])")
 
 
-@lru_cache(maxsize=1)
-def _builders() -> dict[str, str]:
-    table = json.loads(Path(__file__).with_name("data").joinpath("torchtune-models.json").read_text(encoding="utf-8"))
-    return dict(table["builders"])
-
-
 def builder_of(component: str) -> tuple[str, str]:
     """``torchtune.models.llama3.qlora_llama3_8b`` as (``llama3_8b``, ``qlora``); the second is empty without adapters."""
     name = component.rpartition(".")[2]
@@ -95,7 +87,7 @@ def _state_model(facts: ResolvingReader) -> str:
         facts.state("model_id", UNKNOWN, "model", COMPONENT)
         return ""
     name, adapter = builder_of(component)
-    known = _builders().get(name)
+    known = preset("torchtune", name)
     if known is not None:
         facts.state("model_id", known, "model", COMPONENT)
     elif name in _GENERAL:

@@ -118,13 +118,35 @@ def unwrap(words: list[Word]) -> list[Word]:
     """The words from the program that matters on. Words of a wrapper that leads nowhere known come back unchanged."""
     if not words:
         return words
-    if basename(words[0].text) not in WRAPPERS and "=" not in words[0].text.split("/", 1)[0]:
+    submitted = _submitted_to_ray(words)
+    if submitted:
+        return unwrap(submitted)
+    if not _wraps(words[0]):
         return words
     for i, word in enumerate(words):
         name = basename(word.text)
         if name in STARTERS or name.startswith(("python3.", "torchrun")):
             return words[i:]
     return words
+
+
+def _wraps(word: Word) -> bool:
+    """A wrapper, a variable set before the program, an unknown prefix (``$PROFILER python …``), or a script that binds CPUs."""
+    name = basename(word.text)
+    return name in WRAPPERS or "=" in word.text.split("/", 1)[0] or not word.known or name.endswith(".sh")
+
+
+def _submitted_to_ray(words: list[Word]) -> list[Word]:
+    """The entry point of ``ray job submit [options] -- COMMAND``; empty for every other command."""
+    if [basename(words[0].text), *(w.text for w in words[1:3])] != ["ray", "job", "submit"]:
+        return []
+    for i, word in enumerate(words):
+        if word.text == "--":
+            return words[i + 1 :]
+    for i, word in enumerate(words[3:], 3):
+        if basename(word.text) in STARTERS:
+            return words[i:]
+    return []
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,25 @@
+"""Frameworks' own names of models lead to models of the catalogue."""
+
+import json
+
+from cfglint.catalog import data
+from cfglint.catalog.models import find_model
+from cfglint.catalog.presets import preset, preset_names
+
+
+def test_names_of_frameworks() -> None:
+    assert preset("torchtune", "llama3_1_8b") == "meta-llama/Llama-3.1-8B"
+    assert preset("torchtitan", "llama3/70B") == "meta-llama/Llama-3.1-70B"
+    assert preset("maxtext", "gemma2-9b") == "google/gemma-2-9b"
+    assert preset("torchtune", "no-such-model") is None
+    assert preset("no-such-framework", "llama3_1_8b") is None
+
+
+def test_every_row_has_a_source_and_leads_to_the_catalogue() -> None:
+    rows = json.loads(data.read("presets.json"))
+    for framework, row in rows.items():
+        assert row["source"], framework
+        assert row["checked"], framework
+        ids = [str(preset(framework, name)) for name in preset_names(framework)]
+        assert ids, framework
+        assert [name for name in ids if find_model(name) is None] == [], framework
