@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -345,3 +346,33 @@ def test_fully_sharded_experts_are_cut_one_by_one() -> None:
         weights[release] = next(c for c in estimate_training(made).memory.components if c.name == "weights")
     assert "cut one by one" in weights["5.24.0"].formula
     assert weights["5.24.0"].bytes / weights["4.50.0"].bytes == pytest.approx(2, rel=0.05)
+
+
+def test_megatron_keeps_gradients_on_the_device_when_the_optimizer_is_offloaded() -> None:
+    facts = {"framework": "megatron", "compute_dtype": "bf16", "zero_stage": 1, "gpus": 8, "tensor_parallel_size": 8}
+    kept = estimate_training(complete(**facts, offload_optimizer="cpu")).memory
+    assert any(c.name == "gradients" and c.bytes > 7.2e9 / 8 * 3.9 for c in kept.components)
+    deepspeed = estimate_training(
+        complete(framework="deepspeed", compute_dtype="bf16", zero_stage=2, gpus=8, offload_optimizer="cpu")
+    ).memory
+    assert not any(c.name == "gradients" for c in deepspeed.components)
+
+
+def test_adapters_sit_on_experts_only_where_these_are_modules() -> None:
+    mixtral = {**MISTRAL_7B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    peaks = {}
+    for release in ("5.24.0", "4.50.0"):
+        made = complete(config=mixtral, gpu="B200", method="lora", lora_rank=16, lora_targets=["all-linear"])
+        made.versions["transformers"] = release
+        peaks[release] = next(c for c in estimate_training(made).memory.components if c.name == "weights").formula
+    attention = 32 * 16 * (4096 * 6 + 1024 * 2) / 1e6
+    experts = 32 * 8 * 16 * 3 * (4096 + 14336) / 1e6
+    assert adapters(peaks["5.24.0"]) < attention + 5
+    assert adapters(peaks["4.50.0"]) == pytest.approx(attention + experts, rel=0.05)
+
+
+def adapters(formula: str) -> float:
+    """Millions of adapter parameters that a component's formula names."""
+    found = re.search(r"adapters ([\d.]+) ([MB])", formula)
+    assert found is not None
+    return float(found[1]) * (1000 if found[2] == "B" else 1)
