@@ -34,6 +34,7 @@ MIB = 2**20
 CONTEXT = 0.5 * GIB
 """CUDA context and loaded kernels (OVERHEADS.md section 2: 0.25 to 0.95 GiB)."""
 RESIDUALS = 4
+CAP_ROUNDING = 0.05
 
 
 @dataclass
@@ -152,6 +153,11 @@ def report(
     estimate = Estimate(memory, serving=serving, assumptions=settings.assumptions, parameters=arch.total_parameters)
     if shares is None or rank.capacity is None:
         memory.missing.append("gpu")
+        if cap_tokens is not None and token_bytes:
+            # The engine takes what is asked for where the device has it, and a page more.
+            serving.kv_tokens = Interval(0.0, float(cap_tokens), float(cap_tokens))
+            size = cap_tokens * token_bytes
+            serving.kv_cache = Interval(0.0, size, size * (1 + CAP_ROUNDING))
         return estimate
     cache = shares.cache
     if cap_tokens is not None and token_bytes:

@@ -35,12 +35,14 @@ def estimate_sglang(
     laws = engine_laws("sglang")
     spread = settings.boolean("enable_dp_attention") or settings.boolean("enable_expert_parallel", "enable_ep_moe")
     rank = rank_of(settings, arch, gpu, experts_spread=spread, fp4_scale_bits=FP4_SCALE_BITS)
+    _add(rank, "loading", float(laws.constant("loading_gib")) * GIB)
     _add_draft_head(rank)
     _add_repacking(rank, float(laws.constant("fp4_repacking")))
     element = rank.cache_element(settings.text("kv_cache_dtype"))
     cell = rank.token_bytes(element)
+    limit = settings.positive("max_total_tokens")
     if gpu is None:
-        return report("sglang", rank, None, cell)
+        return report("sglang", rank, None, cell, cap_tokens=limit)
     tp = rank.sharding.tensor
     chunk, graph_batch = _batch(settings, laws, version, gpu, tp)
     fraction = settings.number("mem_fraction_static")
@@ -78,7 +80,6 @@ def estimate_sglang(
         f"{fraction:g} × {free / GIB:.2f} GiB free at start less weights; {cell:.0f} bytes a token",
         ("mem_fraction_static", "kv_cache_dtype", "max_total_tokens"),
     )
-    limit = settings.positive("max_total_tokens")
     estimate = report("sglang", rank, shares, cell, cap_tokens=limit)
     length = settings.positive("max_model_len", "context_length")
     # managers/tp_worker.py of 0.5.23 warns, and bounds the longest request by the pool.
@@ -91,11 +92,14 @@ def _add_draft_head(rank: Rank) -> None:
     words = str(rank.settings.raw("speculative", "speculative_algorithm") or "").lower()
     if not any(name in words for name in ("nextn", "mtp")):
         return
-    head = draft_head_bytes(rank.arch, rank.sharding, rank.scheme, rank.element)
     rank.settings.assume("the draft head is taken as one more decoder layer")
+    _add(rank, "draft_head", draft_head_bytes(rank.arch, rank.sharding, rank.scheme, rank.element))
+
+
+def _add(rank: Rank, name: str, size: float) -> None:
     weights = rank.weights
-    weights.parts["draft_head"] = head
-    weights.bytes, weights.low, weights.high = weights.bytes + head, weights.low + head, weights.high + head
+    weights.parts[name] = size
+    weights.bytes, weights.low, weights.high = weights.bytes + size, weights.low + size, weights.high + size
 
 
 def _add_repacking(rank: Rank, share: float) -> None:
