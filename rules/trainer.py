@@ -96,6 +96,11 @@ def argument_on(job: TrainingJob, *keys: str) -> Fact[bool] | None:
     return None if found is None or value is None else Fact(value, found.origin)
 
 
+def placeholder(value: Any) -> bool:
+    """Whether a value is filled in later (``${EVAL_STEPS}``, ``{{ steps }}``); ``auto`` is a value here."""
+    return is_unknown(value) and str(value).strip().lower() != "auto"
+
+
 def word(fact: Fact[Any] | None) -> str | None:
     """A fact's value as a lower-case word; YAML's ``no`` is false and means the word. None where it is not known."""
     if fact is None or is_unknown(fact.value):

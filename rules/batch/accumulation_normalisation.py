@@ -22,7 +22,7 @@ class AccumulationNormalisation(Rule):
     Before 4.46 the loss was averaged per micro-batch and then over the accumulated ones, so tokens of short micro-batches
     counted for more: accumulating is not the same as a larger batch, and the loss differs from the intended one.
 
-    How sure: fixed upstream; said only where the transformers version is known to be older. Data packed to one length is not
+    How sure: fixed upstream; said only where the transformers version is known to be older, and once for each version. Data packed to one length is not
     concerned, so a run with packing is left out.
     """
 
@@ -72,6 +72,10 @@ class AccumulationNormalisation(Rule):
             return
         if not always_below(version, FIXED_IN) or job.value("packing") is True:
             return
+        seen: set[str] = context.shared.setdefault(self.code, set())
+        if version in seen:
+            return
+        seen.add(str(version))
         yield self.finding(
             f"transformers {version} averages the loss per micro-batch: {steps.value} accumulated steps weigh short "
             "sequences more",

@@ -11,6 +11,13 @@ EQUIVALENT = {
 }
 """``scheduler.type`` (deepspeed/runtime/lr_schedules.py) to the Hugging Face names of the same curve."""
 
+CURVES = {
+    "warmuplr": "stays constant after warmup",
+    "warmupdecaylr": "decays linearly after warmup",
+    "warmupcosinelr": "follows a cosine after warmup",
+}
+"""What the learning rate does with each."""
+
 
 def scheduler_type(settings: Settings | None) -> str | None:
     """The scheduler DeepSpeed makes, as the file writes it."""

@@ -11,7 +11,7 @@ from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
 from ..trainer import argument, deepspeed_settings, trainer_readings, word
-from .deepspeed_scheduler import EQUIVALENT, scheduler_type
+from .deepspeed_scheduler import CURVES, EQUIVALENT, scheduler_type
 
 
 class SchedulerOverridden(Rule):
@@ -94,7 +94,7 @@ class SchedulerOverridden(Rule):
         same = EQUIVALENT.get(kind.strip().lower())
         if same is None or name in same:
             return
-        what = "stays constant after warmup" if kind.strip().lower() == "warmuplr" else f"follows {kind}"
+        what = CURVES[kind.strip().lower()]
         edit = remove_key(settings.reading, (*settings.prefix, "scheduler"))
         yield self.finding(
             f"lr_scheduler_type {name} has no effect: DeepSpeed's {kind} replaces it, the learning rate {what}",

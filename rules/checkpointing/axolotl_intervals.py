@@ -10,6 +10,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Sequence
 
+from ..trainer import placeholder
+
 PAIRS = (("save_steps", "saves_per_epoch"), ("eval_steps", "evals_per_epoch"))
 STRATEGIES = (
     ("save_strategy", ("save_steps", "saves_per_epoch")),
@@ -102,7 +104,7 @@ class AxolotlIntervals(Rule):
                 )
         for strategy, keys in STRATEGIES:
             name = reading.value(strategy)
-            if not isinstance(name, str) or not name or name == "steps" or "{" in name or "$" in name:
+            if not isinstance(name, str) or not name or name == "steps" or placeholder(name):
                 continue
             for key in keys:
                 if self._given(reading, key):
@@ -133,7 +135,8 @@ class AxolotlIntervals(Rule):
                 return
 
     def _given(self, reading: Reading, key: str) -> bool:
-        return bool(reading.value(key))
+        value = reading.value(key)
+        return bool(value) and not placeholder(value)
 
     def _fact(self, reading: Reading, key: str) -> Fact[object]:
         return Fact(reading.value(key), reading.origin(key))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Severity
+from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from ..trainer import argument_number, shown
@@ -21,17 +21,17 @@ class SaveIntervalNotReached(Rule):
     """The run ends before its first checkpoint is due.
 
     `save_steps` beyond `max_steps` means that nothing is written during training. Newer transformers write one checkpoint at
-    the end; whatever stops the run before that (a time limit, a spot instance, a crash) loses all of it. Before 4.40 nothing
-    was saved at all unless the script did so.
+    the end; whatever stops the run before that (a time limit, a spot instance, a crash) loses all of it. Before 4.40 no
+    checkpoint was written at all.
 
-    How sure: both numbers are in the file. It is a warning for a transformers known to be older than 4.40, else information:
-    a short run may well save once, at its end.
+    How sure: both numbers are in the file. It is information: a short run may well save once, at its end, and many scripts
+    save the model themselves after training.
     """
 
     code = "CKP002"
     name = "save-interval-not-reached"
     family = "checkpointing"
-    severity = "warning"
+    severity = "info"
     catalogue = ("ckpt.save-interval-never",)
     evidence = (
         "https://github.com/huggingface/transformers/pull/30160",
@@ -82,13 +82,11 @@ class SaveIntervalNotReached(Rule):
         if save.steps < 1 or save.steps <= total.value:
             return
         old = always_below(job.versions.get("transformers"), SAVES_AT_END_FROM)
-        severity: Severity = "warning" if old else "info"
-        effect = "nothing is saved" if old else "the only checkpoint is the one at the end"
+        effect = "no checkpoint is written" if old else "the only checkpoint is the one at the end"
         yield self.finding(
             f"save_steps {shown(int(save.steps))} is beyond max_steps {shown(int(total.value))}: {effect}",
             stated,
             (total, "the run ends here"),
             help="save at least once before the end, or set save_strategy: no to say that it is meant",
-            severity=severity,
             job=job,
         )

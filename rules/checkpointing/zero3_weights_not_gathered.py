@@ -15,7 +15,11 @@ from cfglint.source.node import Mapping
 
 from ..trainer import accelerate_reading, deepspeed_settings, guessed, trainer_readings
 
-KEYS = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
+KEYS = (
+    "stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save", "gather_fp16_weights_on_model_save",
+)  # fmt: skip
+"""The key, its name without the stage, which DeepSpeed takes as well, and their old names."""
 
 
 class Zero3WeightsNotGathered(Rule):
@@ -40,6 +44,25 @@ class Zero3WeightsNotGathered(Rule):
         "https://github.com/huggingface/peft/issues/453",
     )
     good = (
+        example(
+            {
+                "lora.yml": """
+                base_model: Qwen/Qwen2.5-7B
+                datasets:
+                  - path: our/data
+                    type: alpaca
+                sequence_len: 2048
+                micro_batch_size: 1
+                num_epochs: 1
+                deepspeed: zero3.json
+                """,
+                "zero3.json": """
+                {"train_micro_batch_size_per_gpu": "auto",
+                 "zero_optimization": {"stage": 3, "gather_16bit_weights_on_model_save": true}}
+                """,
+            },
+            note="DeepSpeed takes the name without the stage as well",
+        ),
         example(
             {
                 "sft.yaml": """

@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping
 
-from ..trainer import argument, argument_on, trainer_readings
+from ..trainer import argument, argument_on, placeholder, trainer_readings
 
 LOW_MEMORY_REFUSED_BELOW = "4.46"
 """transformers 4.45 is the last release read that refuses ``low_cpu_mem_usage`` with ZeRO-3; 4.57 does not."""
@@ -103,7 +103,9 @@ class DeviceMapWithZero3(Rule):
                 node = reading.at(*route)
                 value = reading.value(*route)
                 stated = isinstance(node, Mapping) or (
-                    value is not None and str(value).strip().lower() not in ("none", "null", "")
+                    value is not None
+                    and not placeholder(value)
+                    and str(value).strip().lower() not in ("none", "null", "")
                 )
                 if stated:
                     return ".".join(route), Fact(value, reading.origin(*route))

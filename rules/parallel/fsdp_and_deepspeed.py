@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, Sequence
 
-from ..trainer import trainer_readings
+from ..trainer import placeholder, trainer_readings
 
 
 class FsdpAndDeepspeed(Rule):
@@ -74,7 +74,7 @@ class FsdpAndDeepspeed(Rule):
     def _on(self, job: TrainingJob, key: str) -> Fact[object] | None:
         for reading in trainer_readings(job):
             node = reading.at(key)
-            if node is None:
+            if node is None or placeholder(reading.value(key)):
                 continue
             if isinstance(node, Sequence):
                 return Fact(None, reading.origin(key)) if node.items else None
