@@ -34,8 +34,6 @@ EXIT_FAULT: Final = 3
 EXIT_INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report it."""
 
-ISSUES: Final = "https://github.com/cfglint/cfglint/issues"
-
 
 def entry() -> NoReturn:
     """The console script."""
@@ -123,7 +121,7 @@ def _failed(error: Exception) -> int:
         traceback.print_exc()
     sys.stderr.write(
         f"cfglint: internal fault: {type(error).__name__}: {error}\n"
-        f"This is a fault of cfglint {__version__}, not of your files. Please report it at {ISSUES}\n"
+        f"This is a fault of cfglint {__version__}, not of your files. Please report it\n"
         "with the command you ran and what CFGLINT_TRACEBACK=1 prints.\n"
     )
     return EXIT_FAULT

@@ -23,6 +23,7 @@ from lsprotocol.types import (
 from cfglint.editor.positions import BYTE_ORDER_MARK, Positions
 from cfglint.editor.project import Analysis
 from cfglint.lint.finding import Finding, Place
+from cfglint.lint.links import is_address
 from cfglint.source.node import SourceFile, Span
 
 SOURCE: Final = "cfglint"
@@ -101,7 +102,7 @@ def diagnostic(view: View, finding: Finding) -> Diagnostic:
         message=message_of(finding),
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
-        code_description=CodeDescription(finding.url) if finding.url else None,
+        code_description=CodeDescription(finding.url) if is_address(finding.url) else None,
         source=SOURCE,
         tags=tags_of(finding) or None if view.tags else None,
         related_information=related or None if view.related else None,

@@ -208,7 +208,10 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
     kept = []
     for finding in findings:
         key = (
-            finding.code, finding.reported_path, finding.primary.span.start if finding.primary else -1, finding.message
+            finding.code,
+            finding.reported_path,
+            finding.primary.span.start if finding.primary else -1,
+            finding.message,
         )
         if key not in seen:
             seen.add(key)

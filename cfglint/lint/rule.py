@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from cfglint.jobs.facts import Fact, Reading
 from cfglint.jobs.job import Job, ServingJob, TrainingJob
 from cfglint.lint.finding import Confidence, Finding, Fix, Persona, Severity, Where, place
+from cfglint.lint.links import rule_page
 from cfglint.source.node import SourceFile
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Rule:
             fixes=fixes,
             data=dict(data or {}),
             job=job.name if job else None,
-            url=f"https://github.com/cfglint/cfglint/blob/main/docs/rules/{self.code}.md",
+            url=rule_page(self.code),
             persona=self.persona,
         )
 

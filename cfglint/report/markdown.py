@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cfglint.lint.finding import Finding
+from cfglint.lint.links import is_address
 from cfglint.report import Options, summary
 from cfglint.report.terminal import harmless
 
@@ -38,7 +39,7 @@ def render(result: RunResult, options: Options) -> str:
 
 def _row(finding: Finding) -> str:
     place = finding.reported_path + (f":{finding.primary.start.line}" if finding.primary else "")
-    rule = f"[{finding.code}]({finding.url})" if finding.url else finding.code
+    rule = f"[{finding.code}]({finding.url})" if is_address(finding.url) else finding.code
     what = _cell(finding.message) + (f"<br>help: {_cell(finding.help)}" if finding.help else "")
     return f"| {finding.severity} | {rule} | `{_cell(place).replace('`', '')}` | {what} |"
 

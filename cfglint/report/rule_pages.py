@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from inspect import cleandoc
 from typing import Any, Final
 
+from cfglint.lint.links import rule_page as page_of
 from cfglint.lint.rule import Example, Rule
 
 FENCES: Final = {"yaml": "yaml", "yml": "yaml", "json": "json", "toml": "toml", "sh": "bash", "sbatch": "bash"}
@@ -37,7 +38,7 @@ def rule_as_json(rule: type[Rule]) -> dict[str, Any]:
         "preview": rule.preview,
         "persona": rule.persona,
         "kinds": list(rule.kinds),
-        "url": f"https://github.com/cfglint/cfglint/blob/main/docs/rules/{rule.code}.md",
+        "url": page_of(rule.code),
     }
 
 

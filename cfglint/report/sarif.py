@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from cfglint import __version__
 from cfglint.lint.finding import Finding, Fix, Place
+from cfglint.lint.links import HOME, is_address, rule_page
 from cfglint.lint.rule import Rule
 from cfglint.report import Options
 from cfglint.source.node import Document, Span
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from cfglint.lint.engine import RunResult
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-HOME: Final = "https://github.com/cfglint/cfglint"
 LEVEL: Final = {"error": "error", "warning": "warning", "info": "note"}
 PRECISION: Final = {"high": "high", "medium": "medium", "low": "low"}
 FINGERPRINT: Final = "cfglint/v1"
@@ -34,7 +34,7 @@ def render(result: RunResult, options: Options) -> str:
                 "name": "cfglint",
                 "version": __version__,
                 "semanticVersion": __version__,
-                "informationUri": HOME,
+                **({"informationUri": HOME} if HOME else {}),
                 "rules": [_rule(code, names[code], result.rules.get(code)) for code in codes],
             }
         },
@@ -54,7 +54,8 @@ def _rule(code: str, name: str, rule: type[Rule] | None) -> dict[str, Any]:
     explanation = rule.explanation()
     descriptor["fullDescription"] = {"text": explanation or f"{rule.summary()}."}
     descriptor["help"] = {"text": explanation or f"{rule.summary()}.", "markdown": _help(rule)}
-    descriptor["helpUri"] = f"{HOME}/blob/main/docs/rules/{code}.md"
+    if is_address(rule_page(code)):
+        descriptor["helpUri"] = rule_page(code)
     descriptor["defaultConfiguration"] = {"level": LEVEL[rule.severity]}
     tags = [tag for tag in (rule.family, *rule.kinds) if tag]
     descriptor["properties"] = {"precision": PRECISION[rule.confidence], "tags": tags}

@@ -52,7 +52,7 @@ def test_a_fault_is_shown_on_opening_cleared_by_mending_it_and_on_closing(editor
     assert found["severity"] == 2
     assert found["range"] == place(4, 0, 27)
     assert found["message"].splitlines()[-1] == "help: keep one of the two"
-    assert found["codeDescription"]["href"].endswith("SRC002.md")
+    assert "codeDescription" not in found, "the project has no public address yet: a path is no link"
     (related,) = found["relatedInformation"]
     assert related["location"] == {"uri": uri, "range": place(0, 0, 27)}
     editor.change(uri, GOOD, 2)
