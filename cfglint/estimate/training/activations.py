@@ -12,6 +12,7 @@ from typing import Final
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, style_of
+from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.parameters import adapter_slots, separate_experts
 from cfglint.estimate.training.plan import Plan
@@ -88,11 +89,18 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         "eager": "eager",
     }.get(plan.attention, "sdpa")
     profile = plan.profile
+    # On CUDA autocast runs layer_norm in fp32, and bitsandbytes' linears return the dtype they get: so do the blocks
+    wide = (
+        plan.quantization in BITSANDBYTES
+        and style.norm == "layernorm"
+        and plan.compute_dtype is not None
+        and profile.modeling
+    )
     mask = attention == "sdpa" and _dense_mask(plan) and profile.modeling and style.packed_mask
     return Numerics(
         weight_dtype=weight,
         norm_dtype=norm,
-        residual_dtype=norm,
+        residual_dtype="fp32" if wide else norm,
         autocast=autocast,
         train_base=not plan.adapter,
         packed=packed,
@@ -103,6 +111,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         norm_kernel=profile.norm_kernel,
         modeling=profile.modeling,
         norm_autocasts=profile.norms_follow_autocast,
+        wide_norms=wide,
         checkpointed=plan.checkpointing == "full",
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,

@@ -69,6 +69,8 @@ class Numerics:
     (``autocast_mode.h``)."""
     norm_autocasts: bool = True
     """The framework leaves norms to autocast."""
+    wide_norms: bool = False
+    """``layer_norm`` computes and returns fp32 whatever it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class BlockWriter:
             )
             return tape.to(scaled, x.dtype)
         if kind == "layernorm":
-            if numerics.autocast and numerics.cuda and numerics.norm_autocasts:
+            if numerics.wide_norms or (numerics.autocast and numerics.cuda and numerics.norm_autocasts):
                 x = tape.to(x, "fp32")
             return tape.op((x,), x.elements, x.dtype, save=(x,), weight=weight)
         if kind == "gemma" or (numerics.norm_kernel == "float" and not kind.startswith("layernorm")):

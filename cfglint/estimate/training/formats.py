@@ -35,6 +35,8 @@ FORMATS: Final[dict[str, Format]] = {
     "int4": Format(0.5 + (2 + 0.5) / 128, "4 bits, scale and zero per group of 128"),
 }
 
+BITSANDBYTES: Final = frozenset({"nf4", "fp4", "nf4-double", "fp4-double", "int8"})
+
 
 def format_of(plan: Plan) -> Format:
     """The storage of the plan's quantized weights; an unknown name counts as NF4."""

@@ -256,7 +256,7 @@ class Tape:
 
     def _packed_linear(self, x: Value, weight: Weight, out: float) -> Value:
         """bitsandbytes ``Linear4bit``: unpacks the weight for the product, in forward and again in backward."""
-        result_dtype = self.autocast or x.dtype
+        result_dtype = x.dtype
         work = self.to(x, weight.dtype)
         unpacked = weight.elements * DTYPE_BYTES[weight.dtype]
         y = self.op((work,), out, weight.dtype, forward_temp=unpacked, backward_temp=unpacked)
