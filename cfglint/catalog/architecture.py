@@ -347,7 +347,9 @@ def _first_architecture(config: Mapping[str, Any]) -> str | None:
 
 
 def _positive(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    from cfglint.catalog.families.config import LARGEST
+
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else None
 
 
 def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

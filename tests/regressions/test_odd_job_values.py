@@ -85,3 +85,11 @@ def test_a_number_beyond_counting_in_a_dialect_is_unknown(job: Path, capsys: pyt
     assert main(["estimate", "--format", "json", "train.json"]) == 0
     batch = json.loads(capsys.readouterr().out)["jobs"][0]["batch"]
     assert batch["micro_batch"] is None
+
+
+def test_a_context_beyond_counting_is_no_context(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = {**MOE, "moe_intermediate_size": 2048, "max_position_embeddings": int(TOO_LARGE)}
+    content = {"cfglint": 1, "kind": "serve", "framework": "vllm", "gpu": "H200", "gpus_per_node": 8, "model": model}
+    job.write_text(json.dumps(content))
+    assert main(["estimate", "--format", "json", "job.yaml"]) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["model"]["parameters"] > 600e9
