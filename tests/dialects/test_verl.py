@@ -45,7 +45,7 @@ def test_a_command_with_overrides() -> None:
     assert fact.describe() == "ppo_mini_batch_size 64 × rollout.n 5"
     fact = facts.fact("micro_batch_size")
     assert fact is not None
-    assert fact.describe() == "run.sh:8"
+    assert fact.describe() == "run.sh:9"
     defaulted = facts.fact("gradient_checkpointing")
     assert defaulted is not None
     assert isinstance(defaulted.origin, DefaultOrigin)
