@@ -27,7 +27,16 @@ ENGINES = (
     ("vllm", "0.6.6"), ("vllm", "0.11.0"), ("vllm", "0.19.0"), ("vllm", "0.25.1"), ("vllm", "0.33.0"), ("vllm", None),
     ("sglang", "0.4.6"), ("sglang", "0.5.9"), ("tgi", "3.0.0"), ("trtllm", "0.20.0"), ("lmdeploy", "0.9.0"), ("llama.cpp", None),
 )  # fmt: skip
-DEVICES = (("T4", 1), ("RTX 3090", 2), ("L40S", 4), ("A100-80GB", 1), ("H100", 8), ("H200", 8), ("B200", 8), ("MI300X", 8))
+DEVICES = (
+    ("T4", 1),
+    ("RTX 3090", 2),
+    ("L40S", 4),
+    ("A100-80GB", 1),
+    ("H100", 8),
+    ("H200", 8),
+    ("B200", 8),
+    ("MI300X", 8),
+)
 WEIGHT_TOLERANCE = 0.01
 TABLES = 0.02
 """Room for rotary tables and MLA's unpacked projections, which are no parameters."""
@@ -86,9 +95,13 @@ def main() -> None:
         if error is not None:
             weights.append((error, model.id))
     seconds.sort()
-    print(f"{len(seconds)} estimates, mean {1000 * sum(seconds) / len(seconds):.2f} ms, 99 % below {1000 * seconds[int(0.99 * len(seconds))]:.2f} ms")
+    print(
+        f"{len(seconds)} estimates, mean {1000 * sum(seconds) / len(seconds):.2f} ms, 99 % below {1000 * seconds[int(0.99 * len(seconds))]:.2f} ms"
+    )
     off = [(error, name) for error, name in weights if not -WEIGHT_TOLERANCE <= error <= WEIGHT_TOLERANCE + TABLES]
-    print(f"{len(weights)} models of one 16-bit rank: {len(weights) - len(off)} within tolerance of parameters × 2 bytes")
+    print(
+        f"{len(weights)} models of one 16-bit rank: {len(weights) - len(off)} within tolerance of parameters × 2 bytes"
+    )
     for error, name in sorted(off):
         print(f"  {error:+.1%} {name}")
     for (engine, verdict), count in sorted(verdicts.items()):

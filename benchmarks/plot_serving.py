@@ -1,0 +1,188 @@
+"""Draw estimated against measured serving memory, and print the table of docs/accuracy-serving.md.
+
+usage: plot_serving.py FILE.jsonl [--out docs/accuracy]
+
+One SVG for each figure: logarithmic axes, the diagonal, a band of 10 %, a point a row with its id as its title.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
+
+from score_serving import GIB, figures, serving_job
+
+from cfglint.estimate.result import Estimate
+from cfglint.estimate.serving import estimate_serving
+from cfglint.estimate.serving.versions import read_version
+from cfglint.jobs.models import ModelSearch
+
+SIZE, LEFT, TOP, RIGHT, BOTTOM = 420, 64, 34, 16, 46
+"""Pixels: the plotting square and the margins around it."""
+COLOURS = {"high": "#1f5fa8", "medium": "#d98a1b", "low": "#9a9a9a"}
+SHOWN = {
+    "weights_gib": "Weights, GiB a device",
+    "activation_peak_gib": "Activation peak, GiB a device",
+    "kv_cache_gib": "KV cache, GiB a device",
+    "kv_tokens": "KV cache, tokens",
+    "graph_gib": "CUDA graphs, GiB a device",
+}
+FAILURES = ("oom-load", "oom-profile", "kv-too-small")
+FAILING = ("oom", "likely-oom", "kv-too-small")
+
+
+class Point(NamedTuple):
+    name: str
+    confidence: str
+    measured: float
+    estimated: float
+
+
+def svg(title: str, points: Sequence[Point]) -> str:
+    """The scatter plot of one figure; every value is positive."""
+    values = [value for point in points for value in (point.measured, point.estimated)]
+    low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values)))
+    span = math.log10(high / low)
+
+    def x(value: float) -> float:
+        return LEFT + SIZE * math.log10(value / low) / span
+
+    def y(value: float) -> float:
+        return TOP + SIZE * (1 - math.log10(value / low) / span)
+
+    width, height = LEFT + SIZE + RIGHT, TOP + SIZE + BOTTOM
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="13" font-weight="bold">{escape(title)}</text>',
+        f'<clipPath id="area"><rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}"/></clipPath>',
+        f'<polygon clip-path="url(#area)" fill="#e6eef7" points="{x(low):.1f},{y(low * 1.1):.1f} {x(high):.1f},{y(high * 1.1):.1f} '
+        f'{x(high):.1f},{y(high * 0.9):.1f} {x(low):.1f},{y(low * 0.9):.1f}"/>',
+        f'<line x1="{x(low):.1f}" y1="{y(low):.1f}" x2="{x(high):.1f}" y2="{y(high):.1f}" stroke="#888"/>',
+        f'<rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}" fill="none" stroke="#444"/>',
+    ]
+    for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
+        mark = 10.0**power
+        lines.append(f'<line x1="{x(mark):.1f}" y1="{TOP}" x2="{x(mark):.1f}" y2="{TOP + SIZE}" stroke="#ddd"/>')
+        lines.append(f'<line x1="{LEFT}" y1="{y(mark):.1f}" x2="{LEFT + SIZE}" y2="{y(mark):.1f}" stroke="#ddd"/>')
+        lines.append(f'<text x="{x(mark):.1f}" y="{TOP + SIZE + 15}" text-anchor="middle">{mark:,g}</text>')
+        lines.append(f'<text x="{LEFT - 6}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:,g}</text>')
+    lines.append(f'<text x="{LEFT + SIZE / 2}" y="{height - 10}" text-anchor="middle">measured</text>')
+    lines.append(
+        f'<text x="14" y="{TOP + SIZE / 2}" text-anchor="middle" transform="rotate(-90 14 {TOP + SIZE / 2})">estimated</text>'
+    )
+    for point in sorted(points, key=lambda point: list(COLOURS).index(point.confidence), reverse=True):
+        label = f"{point.name}: measured {point.measured:,g}, estimated {point.estimated:,.4g}"
+        lines.append(
+            f'<circle cx="{x(point.measured):.1f}" cy="{y(point.estimated):.1f}" r="3.5" fill="{COLOURS[point.confidence]}" '
+            f'fill-opacity="0.75"><title>{escape(label)}</title></circle>'
+        )
+    for index, (confidence, colour) in enumerate(COLOURS.items()):
+        lines.append(f'<circle cx="{LEFT + 12}" cy="{TOP + 14 + 16 * index}" r="4" fill="{colour}"/>')
+        count = sum(1 for point in points if point.confidence == confidence)
+        lines.append(f'<text x="{LEFT + 22}" y="{TOP + 18 + 16 * index}">{confidence} confidence ({count})</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(scored: Sequence[tuple[dict[str, Any], Estimate]]) -> list[str]:
+    """The figures by confidence, as Markdown."""
+    lines = [
+        "| rows | figure | n | median error | 95th percentile | inside the interval |",
+        "| --- | --- | --: | --: | --: | --: |",
+    ]
+    for name, chosen in (("high confidence", ("high",)), ("all", ("high", "medium", "low"))):
+        for figure in SHOWN:
+            errors, inside = [], []
+            for row, estimate in scored:
+                if row["confidence"] not in chosen:
+                    continue
+                for key, truth, guess in figures(row, estimate):
+                    if key == figure and guess is not None:
+                        errors.append(abs(guess - truth) / abs(truth))
+                        interval = getattr(estimate.serving, {"kv_cache_gib": "kv_cache"}.get(key, key), None)
+                        if key in ("kv_cache_gib", "kv_tokens") and interval is not None:
+                            unit = GIB if key == "kv_cache_gib" else 1
+                            inside.append(interval.low / unit <= truth <= interval.high / unit)
+            held = f"{statistics.mean(inside):.1%}" if inside else ""
+            lines.append(
+                f"| {name} | `{figure}` | {len(errors)} | {statistics.median(errors):.1%} | {quantile(errors, 0.95):.1%} | {held} |"
+            )
+    return lines
+
+
+def group_of(row: dict[str, Any]) -> str:
+    """Engine and generation; the runs most constants come from stand apart."""
+    job = row["job"]
+    engine, version = str(job["framework"]), read_version(job.get("framework_version"))
+    if engine != "vllm":
+        return engine
+    if "llm-d-planner" in row["source"]:
+        return "vllm 0.19, H100 (llm-d-planner)"
+    if version.release is None:
+        return "vllm, version not stated"
+    return "vllm up to 0.7" if version.release < (0, 8) else "vllm 0.8 and later, others"
+
+
+def by_group(scored: Sequence[tuple[dict[str, Any], Estimate]]) -> list[str]:
+    """Median errors by engine, every confidence, as Markdown."""
+    names = ("weights_gib", "activation_peak_gib", "kv_cache_gib", "kv_tokens")
+    errors: dict[str, dict[str, list[float]]] = {}
+    for row, estimate in scored:
+        group = errors.setdefault(group_of(row), {name: [] for name in names})
+        for key, truth, guess in figures(row, estimate):
+            if key in names and guess is not None:
+                group[key].append(abs(guess - truth) / abs(truth))
+    lines = ["| rows | " + " | ".join(f"`{name}`" for name in names) + " |", "| --- |" + " --: |" * len(names)]
+    for label in sorted(errors):
+        cells = [f"{statistics.median(v):.1%} ({len(v)})" if v else "" for v in errors[label].values()]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def verdicts(scored: Sequence[tuple[dict[str, Any], Estimate]], chosen: Sequence[str]) -> str:
+    rows = [(row, estimate.memory.verdict) for row, estimate in scored if row["confidence"] in chosen]
+    started = [verdict for row, verdict in rows if row["outcome"] == "ok" and verdict != "unknown"]
+    failed = [verdict for row, verdict in rows if row["outcome"] in FAILURES and verdict != "unknown"]
+    wrong = sum(1 for verdict in started if verdict in ("oom", "kv-too-small"))
+    found = sum(1 for verdict in failed if verdict in FAILING)
+    return f"{len(started)} servers that started, {wrong} called `oom` or `kv-too-small`; {found} of {len(failed)} memory failures recognised"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/accuracy"))
+    args = parser.parse_args()
+    rows = [json.loads(line) for line in args.file.read_text("utf-8").splitlines() if line.strip()]
+    rows = [row for row in rows if row.get("scored", True)]
+    search = ModelSearch(Path("."), {})
+    scored = [(row, estimate_serving(serving_job(row["job"], search))) for row in rows]
+    args.out.mkdir(parents=True, exist_ok=True)
+    for figure, title in SHOWN.items():
+        points = [
+            Point(row["id"], row["confidence"], truth, guess)
+            for row, estimate in scored
+            for key, truth, guess in figures(row, estimate)
+            if key == figure and guess is not None and guess > 0 and truth > 0
+        ]
+        (args.out / f"serving_{figure}.svg").write_text(svg(title, points), "utf-8")
+        print(f"serving_{figure}.svg: {len(points)} points")
+    print("\n".join([*table(scored), "", *by_group(scored), ""]))
+    print("high confidence:", verdicts(scored, ("high",)))
+    print("all:", verdicts(scored, ("high", "medium", "low")))
+
+
+if __name__ == "__main__":
+    main()
