@@ -1,0 +1,76 @@
+"""CON012."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.jobs.job import TrainingJob
+from cfglint.lint.context import Context
+from cfglint.lint.finding import Finding
+from cfglint.lint.rule import Rule, example
+
+from ..trainer import argument
+from .mismatch import compared_settings, named_by_trainer
+
+
+class DeepspeedWithoutZero(Rule):
+    """The DeepSpeed file has no `zero_optimization`, which Accelerate requires.
+
+    Accelerate, and with it transformers' trainer, stops with "Please specify the ZeRO optimization config in the DeepSpeed
+    config" where the section is missing. Stage 0 is allowed, but it must be written.
+
+    How sure: the check is in Accelerate's source (`DeepSpeedPlugin.__post_init__`, 1.15) and runs for files that the
+    trainer's `deepspeed` or Accelerate's `deepspeed_config_file` names. DeepSpeed itself takes such a file, so others are
+    left out.
+    """
+
+    code = "CON012"
+    name = "deepspeed-without-zero"
+    family = "consistency"
+    severity = "error"
+    catalogue = ("ds.zero-missing",)
+    evidence = ("https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/dataclasses.py",)
+    good = (
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B
+                per_device_train_batch_size: 1
+                num_train_epochs: 1
+                deepspeed: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 0}}
+                """,
+            },
+        ),
+    )
+    bad = (
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B
+                per_device_train_batch_size: 1
+                num_train_epochs: 1
+                deepspeed: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "steps_per_print": 100,
+                 "bf16": {"enabled": "auto"}}
+                """,
+            },
+            count=1,
+        ),
+    )
+
+    def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        settings = compared_settings(job)
+        if settings is None or not named_by_trainer(job) or settings.has("zero_optimization"):
+            return
+        yield self.finding(
+            "the DeepSpeed settings have no zero_optimization: Accelerate stops with a ValueError",
+            (settings.reading, "no zero_optimization here"),
+            (argument(job, "deepspeed"), "named here"),
+            help='add "zero_optimization": {"stage": 2}, or stage 0 for none',
+            job=job,
+        )
