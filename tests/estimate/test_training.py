@@ -376,3 +376,18 @@ def adapters(formula: str) -> float:
     found = re.search(r"adapters ([\d.]+) ([MB])", formula)
     assert found is not None
     return float(found[1]) * (1000 if found[2] == "B" else 1)
+
+
+@pytest.mark.parametrize(("release", "copies"), [("4.45.2", 6), ("4.48.3", 7), ("4.49.0", 5), ("5.24.0", 5)])
+def test_the_loss_of_each_transformers_release(release: str, copies: int) -> None:
+    """16-bit logits held or not, the fp32 ones, their shifted copy, and log-probabilities: in units of 16-bit logits."""
+    facts = {"method": "lora", "lora_rank": 8, "lora_targets": ["q_proj"], "micro_batch_size": 8}
+    peaks = {}
+    for length in (4096, 8192):
+        made = complete(**facts, sequence_length=length, packing=False)
+        made.versions["transformers"] = release
+        peaks[length] = estimate_training(made).memory.phases["forward"]
+    blocks = 32 * 4096 * 2 + 4096 * (2 + 2)  # kept inputs, the last block's output and the normed one
+    unit = 32000 * 2
+    per_token = (peaks[8192] - peaks[4096]) / (8 * 4096)
+    assert (per_token - blocks) / unit == pytest.approx(copies, abs=0.2)

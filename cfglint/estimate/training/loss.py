@@ -27,6 +27,8 @@ class Head:
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
     """The shifted logits are copied to be contiguous."""
+    keeps_logits: bool = True
+    """The logits are alive while the loss is computed."""
     packed: bool = False
     """The head is quantized like the blocks."""
     autocast: bool = False
@@ -59,15 +61,13 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     flat = wide
     if head.shift_copy:
         flat = tape.op((wide,), elements, wide.dtype)
-    else:
-        tape.keep(logits)
     if head.kernel == "triton":
         # the kernel writes the gradient over the logits
         loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes)
     else:
         loss = tape.op((tape.unary(flat, save="output"),), 1, "fp32")
     tape.keep(wide)
-    if not head.shift_copy:
+    if head.keeps_logits:
         tape.keep(logits)
     if head.hold_logits:
         tape.hold(logits)

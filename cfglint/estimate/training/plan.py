@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Input
@@ -21,6 +23,9 @@ FROZEN_COPIES = {"dpo": 1, "kto": 1, "ipo": 1, "ppo": 2, "distill": 1, "gkd": 1}
 """Whole models held beside the trained one: the reference; PPO's reward model; a teacher taken to be as large."""
 
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
+
+
+_RELEASE: Final = re.compile(r"[=>~^ ]*(\d+)(?:\.(\d+))?")
 
 
 @dataclass
@@ -81,7 +86,32 @@ class Plan:
     @property
     def transformers_5(self) -> bool:
         """Known to run on transformers 5."""
-        return (self.transformers_version or "").lstrip(">=~^ ").startswith("5")
+        return self.transformers_since(5)
+
+    def transformers_since(self, *release: int) -> bool:
+        """Known to run on this release of transformers or a later one."""
+        found = self.transformers_release
+        return found is not None and found >= release
+
+    @property
+    def transformers_release(self) -> tuple[int, int] | None:
+        found = _RELEASE.match(self.transformers_version or "")
+        return (int(found[1]), int(found[2] or 0)) if found else None
+
+    @property
+    def shifts_copy(self) -> bool:
+        """The loss copies the shifted logits: until transformers 4.48 (``loss/loss_utils.py``)."""
+        if not self.profile.modeling or self.transformers_release is None:
+            return self.profile.shift_copy
+        return not self.transformers_since(4, 49)
+
+    @property
+    def loss_holds_logits(self) -> bool:
+        """``forward`` holds the 16-bit logits while the loss is computed.
+
+        Since the loss is a function of its own: transformers 4.46 for Llama, 4.48 for the other models.
+        """
+        return not self.shifts_copy or self.transformers_since(4, 48)
 
     @property
     def rows(self) -> int:

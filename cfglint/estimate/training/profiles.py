@@ -57,7 +57,7 @@ class Profile:
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
     upcast_logits: bool = True
     shift_copy: bool = False
-    """The loss copies the shifted logits (transformers 4.46 to 4.51, ``loss/loss_utils.py``)."""
+    """Where the release of transformers is not known: the loss copies the shifted logits (fms-main, fms-liger)."""
     padding_mask: bool = False
     main_grads_fp32: bool = False
     """Gradients are accumulated in fp32 buffers made at start (Megatron ``main_grad``)."""
