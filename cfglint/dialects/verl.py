@@ -90,7 +90,7 @@ class Verl(Dialect):
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         module = started.name if started.module else ""
         if started.script:
-            path = started.name.removesuffix(".py").replace("/", ".").lstrip(".")
+            path = started.word.text.removesuffix(".py").replace("/", ".").lstrip(".")
             module = path[path.find("verl.") :] if "verl." in path else path if path.startswith("recipe.") else ""
         overrides = [word for word in started.arguments if is_override(word)]
         own = any(word.text.lstrip("+").startswith(f"{_ACTOR}.") for word in overrides)
