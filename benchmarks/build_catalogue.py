@@ -200,6 +200,11 @@ EXPERTS_INT4 = {
 }  # fmt: skip
 FORMATS: dict[str, tuple[str, Any]] = {
     "moonshotai/Kimi-K2-Instruct": ("block FP8: model card of Kimi-K2, section on deployment", BLOCK_FP8),
+    "MiniMaxAI/MiniMax-M2": (
+        "FP8: 220 GB of weights, docs/vllm_deploy_guide.md of its repository; files as large as M2.7's",
+        BLOCK_FP8,
+    ),
+    "MiniMaxAI/MiniMax-M2.1": ("FP8: as MiniMax-M2, to the last element", BLOCK_FP8),
     "moonshotai/Kimi-K2.5": ("routed experts in INT4, groups of 32: rtp-llm#942", EXPERTS_INT4),
     "moonshotai/Kimi-K2.6": (
         "routed experts in INT4, groups of 32: rtp-llm#942, card of wafer-ai/Kimi-K2.6-NVFP4",
@@ -208,6 +213,10 @@ FORMATS: dict[str, tuple[str, Any]] = {
     "moonshotai/Kimi-K2.7-Code": ("the size of Kimi-K2.6 to the last element", EXPERTS_INT4),
 }
 """Formats of checkpoints whose rows do not state one, with where they are said."""
+
+
+ALIAS_FORMATS = {"moonshotai/Kimi-K2-Thinking": EXPERTS_INT4}
+"""Aliases of a row's shape that are published in another format (model card of Kimi-K2-Thinking: native INT4)."""
 
 
 def published_format(row: Any, config: dict[str, Any]) -> dict[str, Any]:
@@ -279,6 +288,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "id": row["id"],
         "aliases": row["aliases"],
         "config": config,
+        "formats": {alias.lower(): ALIAS_FORMATS[alias] for alias in row["aliases"] if alias in ALIAS_FORMATS},
         "like": like,
         "params": row["params_total"],
         "active": row.get("params_active") or like_active,
@@ -296,7 +306,9 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "note": text(row.get("note")),
         "source": text(row["source"]),
     }
-    return {key: value for key, value in kept.items() if value is not None and value is not False and value != []}
+    return {
+        key: value for key, value in kept.items() if value is not None and value is not False and value not in ([], {})
+    }
 
 
 # --- instances and labels -------------------------------------------------------------------------------------------

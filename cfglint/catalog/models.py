@@ -77,7 +77,12 @@ def find_model(name: str) -> Model | None:
     row = _row(key)
     if isinstance(row, str):  # an alias names its row
         row = _row(row.lower())
-    return _model(row) if isinstance(row, dict) else None
+    if not isinstance(row, dict):
+        return None
+    model, format_of_alias = _model(row), row.get("formats", {}).get(key)
+    if format_of_alias is None:
+        return model
+    return replace(model, config={**model.config, "quantization_config": format_of_alias})
 
 
 def models_named(name: str) -> tuple[str, ...]:

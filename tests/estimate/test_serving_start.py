@@ -213,3 +213,22 @@ def test_a_patch_of_any_number_is_not_newer_than_known() -> None:
     laws = engine_laws("sglang")
     assert not laws.newer_than_known(read_version("0.5.x"))
     assert laws.newer_than_known(read_version("0.9.0"))
+
+
+def test_a_mixture_of_experts_that_may_be_published_smaller_is_no_final_verdict() -> None:
+    """Moonlight's dtype is recalled, so its 29.7 GiB are not certain; a stated dtype makes them so."""
+    row = find_model("moonshotai/Moonlight-16B-A3B")
+    assert row is not None and not row.native_dtype_sourced
+    facts = {"framework_version": "0.19.0", "gpu": "RTX 3090"}
+    assert estimate("moonshotai/Moonlight-16B-A3B", **facts).memory.verdict == "likely-oom"
+    assert estimate("moonshotai/Moonlight-16B-A3B", **facts, dtype="bfloat16").memory.verdict == "oom"
+
+
+def test_aliases_published_in_another_format() -> None:
+    bits = {}
+    for name in ("moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2-Thinking"):
+        made = estimate(name, framework_version="0.19.0", gpu="H200", tensor_parallel_size=8)
+        assert made.serving is not None and made.serving.weights is not None
+        bits[name] = made.serving.weights / GIB
+    assert bits["moonshotai/Kimi-K2-Instruct"] == pytest.approx(121, abs=1)
+    assert bits["moonshotai/Kimi-K2-Thinking"] == pytest.approx(71, abs=1)

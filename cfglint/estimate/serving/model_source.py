@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cfglint.catalog.architecture import Architecture
-from cfglint.jobs.job import ServingJob
+from cfglint.jobs.job import ModelFacts, ServingJob
 
 _FORMAT = re.compile(
     r"[-_.](quantized|quant|w[48]a(8|16)|fp8|fp4|dynamic|block|channel|awq|gptq|int[48]|nvfp4(a16)?|mxfp[48]|gguf|bnb|nf4|marlin"
@@ -44,7 +44,7 @@ def served_model(job: ServingJob) -> ServedModel:
     name = named if isinstance(named, str) else ""
     model = job.model
     if model is not None and model.architecture is not None:
-        return ServedModel(model.architecture, model.id)
+        return ServedModel(model.architecture, model.id, certain=not _may_be_published_smaller(job, model))
     base, label = without_format(name)
     plain = base if label is None else f"{base}-{label}"
     if is_bare(name):
@@ -61,6 +61,15 @@ def served_model(job: ServingJob) -> ServedModel:
     if model is None:
         return ServedModel(None, name, "model")
     return ServedModel(None, model.id, model.problem or f"dimensions of {model.id}")
+
+
+def _may_be_published_smaller(job: ServingJob, model: ModelFacts) -> bool:
+    """A mixture of experts whose checkpoint's dtype nobody read: many are published in FP8 or INT4."""
+    row, architecture = model.row, model.architecture
+    if row is None or architecture is None or architecture.moe is None or architecture.quantization:
+        return False
+    stated = job.value("dtype") not in (None, "auto") or job.value("quantization") is not None
+    return not stated and not row.native_dtype_sourced
 
 
 def is_bare(name: str) -> bool:
