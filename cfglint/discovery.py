@@ -190,8 +190,11 @@ def _ignore_files_above(folder: str) -> tuple[_IgnoreFile, ...]:
 
 
 def _ignore_file(folder: str, name: str) -> _IgnoreFile | None:
+    path = os.path.join(folder, name)
     try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as stream:
+        if not os.path.isfile(path):
+            return None  # opening a pipe would wait for its writer
+        with open(path, encoding="utf-8", errors="replace") as stream:
             lines = stream.read().splitlines()
     except OSError:
         return None

@@ -7,6 +7,7 @@ of the settings file.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE: Final = "cfglint.toml"
 PROJECT_FILE: Final = "pyproject.toml"
+
+SIZE_LIMIT: Final = 4 * 2**20
+"""Bytes. No settings file is larger; a device without an end is."""
 
 DEFAULT_EXCLUDE: Final[tuple[str, ...]] = (
     ".git/",
@@ -211,8 +215,8 @@ def read_settings(path: Path) -> Settings:
     """The settings of one file. A file not called ``pyproject.toml`` has its keys at the top level (``[tool.cfglint]``
     is taken where the file has it)."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = _text(path)
+    except (OSError, ValueError) as error:
         raise SettingsError(f"{_shown(path)}: cannot be read: {_reason(error)}") from error
     content = _parse(path, text)
     tool = content.get("tool")
@@ -236,9 +240,10 @@ def _settings_in(folder: str) -> Settings | None:
         return read_settings(Path(own))
     project = os.path.join(folder, PROJECT_FILE)
     try:
-        with open(project, encoding="utf-8-sig") as stream:
-            text = stream.read()
-    except (OSError, UnicodeDecodeError):
+        if not os.path.isfile(project):
+            return None  # opening a pipe would wait for its writer
+        text = _text(Path(project))
+    except (OSError, ValueError):
         return None
     if "cfglint" not in text:
         return None
@@ -248,6 +253,15 @@ def _settings_in(folder: str) -> Settings | None:
     return _checked(Path(project), text, tool["cfglint"], ("tool", "cfglint"))
 
 
+def _text(path: Path) -> str:
+    """A settings file's text. Raises OSError, or ValueError for what is not UTF-8 or longer than settings are."""
+    with path.open("rb") as stream:
+        data = stream.read(SIZE_LIMIT + 1)
+    if len(data) > SIZE_LIMIT:
+        raise ValueError("too large for a settings file")
+    return io.StringIO(data.decode("utf-8-sig"), newline=None).read()
+
+
 def _parse(path: Path, text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib as toml
@@ -255,7 +269,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         import tomli as toml  # type: ignore[import-not-found, unused-ignore]
     try:
         content: dict[str, Any] = toml.loads(text)
-    except toml.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError: a number of more digits than Python converts
         raise SettingsError(f"{_shown(path)}: not TOML: {error}") from error
     return content
 
@@ -455,4 +469,6 @@ def _shown(path: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "not UTF-8 text"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

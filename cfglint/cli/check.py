@@ -127,10 +127,11 @@ def _read(args: argparse.Namespace, resolver: SettingsResolver) -> tuple[list[So
     from cfglint.source import read_file
 
     if args.paths == ["-"] or (args.stdin_filename and not args.paths):
-        from cfglint.source.text import parse_bytes
+        from cfglint.source.text import SIZE_LIMIT, parse_bytes, skipped_file
 
         name = display_path(args.stdin_filename) if args.stdin_filename else "<stdin>"
-        return [parse_bytes(name, sys.stdin.buffer.read())], []
+        data = sys.stdin.buffer.read(SIZE_LIMIT + 1)
+        return [skipped_file(name, "too-large") if len(data) > SIZE_LIMIT else parse_bytes(name, data)], []
     found = discover(args.paths or ["."], resolver)
     if found.excluded and not args.quiet:
         shown = ", ".join(found.excluded[:3]) + (

@@ -6,6 +6,7 @@ Only the module of the command asked for is imported: ``cfglint --version`` and 
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -29,6 +30,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 """Command to its module, imported when it is asked for, and one line of help."""
 
+_WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT})
+"""What a write to a full or broken device gives."""
+
 EXIT_USAGE: Final = 2
 EXIT_FAULT: Final = 3
 EXIT_INTERRUPTED: Final = 130
@@ -43,6 +47,7 @@ def entry() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` and return its exit code. Usage errors raise SystemExit(2), as argparse does."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         # a terminal without a character still gets the report
         if isinstance(stream, io.TextIOWrapper):
@@ -52,13 +57,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has enough; Python would complain once more while closing stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()  # whoever read our output has enough
         return 0
     except SystemExit:
         raise
+    except OSError as error:
+        if error.filename is not None or error.errno not in _WRITE_ERRORS:
+            return _failed(error)
+        _silence_stdout()
+        sys.stderr.write(f"cfglint: standard output: cannot be written: {error.strerror}\n")
+        return EXIT_USAGE
     except Exception as error:
         return _failed(error)
+
+
+def _open_standard_streams() -> None:
+    """Python leaves None for a stream that the caller closed (``>&-``); ours read nothing and write nowhere then."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
+
+
+def _silence_stdout() -> None:
+    """Send the rest nowhere: Python writes what is left once more while closing, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

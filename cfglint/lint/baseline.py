@@ -17,6 +17,8 @@ from typing import Any, Final
 from cfglint.lint.finding import Finding
 
 VERSION: Final = 1
+SIZE_LIMIT: Final = 64 * 2**20
+"""Bytes; a million findings take less."""
 
 
 class BaselineError(Exception):
@@ -94,10 +96,14 @@ def write(baseline: Baseline, path: Path) -> None:
 def read(path: Path) -> Baseline:
     """Read a baseline. Raises :class:`BaselineError` with the reason."""
     try:
-        content: Any = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+        with path.open("rb") as stream:
+            data = stream.read(SIZE_LIMIT + 1)
+        if len(data) > SIZE_LIMIT:
+            raise BaselineError(f"{path}: not a baseline: larger than {SIZE_LIMIT >> 20} MiB")
+        content: Any = json.loads(data.decode("utf-8", "surrogateescape"))
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BaselineError(f"{path}: not a baseline: {error}") from error
     if not isinstance(content, dict) or content.get("version") != VERSION or not isinstance(content.get("files"), dict):
         raise BaselineError(f"{path}: not a baseline of version {VERSION}; write it anew with --write-baseline")
@@ -109,6 +115,6 @@ def read(path: Path) -> Baseline:
             }
             for name, codes in content["files"].items()
         }
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise BaselineError(f"{path}: not a baseline: {error}") from error
     return baseline

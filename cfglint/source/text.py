@@ -24,7 +24,8 @@ _WIDE_MARKS: Final = (
 )
 
 
-def _skipped(path: str, why: str, text: str = "", format: Format | None = None) -> SourceFile:
+def skipped_file(path: str, why: str, text: str = "", format: Format | None = None) -> SourceFile:
+    """A file that is not parsed, and why (see :class:`~cfglint.source.node.SourceFile`)."""
     file = SourceFile(path, text, format or detect_format(path) or "text", skipped=why)
     file.documents.append(Document(file, None, 0, Span(0, len(text))))
     return file
@@ -63,7 +64,7 @@ def parse_text(path: str, text: str, format: Format | None = None) -> SourceFile
 
         file = parse_dockerfile(path, text)
     else:
-        file = _skipped(path, "unknown-format", text, "text")
+        file = skipped_file(path, "unknown-format", text, "text")
     file.bom = bom
     return file
 
@@ -75,7 +76,7 @@ def parse_bytes(path: str, data: bytes, format: Format | None = None) -> SourceF
             try:
                 text = data.decode(codec)
             except UnicodeDecodeError:
-                return _skipped(path, "binary", format=format)
+                return skipped_file(path, "binary", format=format)
             file = parse_text(path, text.removeprefix("\ufeff"), format)
             file.encoding = codec
             file.bom = True
@@ -85,7 +86,7 @@ def parse_bytes(path: str, data: bytes, format: Format | None = None) -> SourceF
             file.problems.insert(0, problem)
             return file
     if b"\0" in data:
-        return _skipped(path, "binary", format=format)
+        return skipped_file(path, "binary", format=format)
     try:
         return parse_text(path, data.decode("utf-8"), format)
     except UnicodeDecodeError as error:
@@ -115,15 +116,15 @@ def read_file(path: Path, display: str | None = None, *, size_limit: int = SIZE_
     try:
         status = os.stat(path)  # before opening: opening a pipe would wait for its writer
         if not stat.S_ISREG(status.st_mode):
-            return _skipped(shown, "unreadable")
+            return skipped_file(shown, "unreadable")
         if status.st_size > size_limit:
-            return _skipped(shown, "too-large")
+            return skipped_file(shown, "too-large")
         with open(path, "rb") as handle:
             data = handle.read(size_limit + 1)
     except (OSError, ValueError):
-        return _skipped(shown, "unreadable")
+        return skipped_file(shown, "unreadable")
     if len(data) > size_limit:
-        return _skipped(shown, "too-large")
+        return skipped_file(shown, "too-large")
     return parse_bytes(shown, data)
 
 
