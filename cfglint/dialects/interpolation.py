@@ -173,15 +173,14 @@ class ResolvingReader(FactReader):
 
     def node(self, *route: str | int) -> Node | None:
         root = self.reading.root
-        whole = (self.reading.document.root if self.reading.base else None) or root
         here: Node | None = root
-        done: Route = self.reading.base
+        done: Route = ()
         for step in (*self.prefix, *route):
             here = at(here, step)
             done = (*done, step)
             if here is None:
                 return None
-            here = resolve(whole, here, done)
+            here = resolve(root, here, done)
         return here
 
     def under(self, *route: str | int) -> ResolvingReader:
