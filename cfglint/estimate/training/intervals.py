@@ -10,11 +10,11 @@ from cfglint.estimate.training.plan import RL_METHODS, Plan
 
 FITTED_RESIDUALS: Final = {
     # fms-main, fms-liger, fitcheck-t4, cift-4080 on one GPU, and the oracle
-    "modeling": (0.94, 1.08),
+    "modeling": (0.95, 1.08),
     # fms-main and fms-liger on 2 and 4 GPUs
-    "sharded": (0.92, 1.09),
-    # litgpt-config-hub, torchtune-ladder
-    "other": (0.91, 1.1),
+    "sharded": (0.93, 1.06),
+    # litgpt-config-hub (30 of 32); torchtune-ladder, which ran other settings than it names, is not held
+    "other": (0.92, 1.115),
     # simumax-b200
     "megatron": (0.9, 1.08),
     # no allocated figures; reserved figures of torchao spread by a third under one nominal setting
