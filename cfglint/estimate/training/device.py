@@ -65,7 +65,7 @@ FITTED_NCCL_GIB: Final = (0.2, 1.0, 3.0)
 FITTED_USED_FACTOR: Final = {"megatron": 1.15}
 """Used over reserved beside context and communicators: median of the 19 Megatron rows of ms-swift-examples.
 
-TransformerEngine's workspaces and the allocator's leftovers from batches of real text are in it; simumax-b200, which
+The cause is not measured: TransformerEngine's workspaces and leftovers of unequal batches are likely. simumax-b200, which
 the Megatron slack is from, ran equal batches.
 """
 

@@ -13,7 +13,7 @@ FITTED_RESIDUALS: Final = {
     "modeling": (0.95, 1.08),
     # fms-main and fms-liger on 2 and 4 GPUs
     "sharded": (0.93, 1.06),
-    # litgpt-config-hub (30 of 32); torchtune-ladder, which ran other settings than it names, is not held
+    # litgpt-config-hub (30 of 32); torchtune-ladder (3 of 9) seems to have run other settings than named
     "other": (0.92, 1.115),
     # simumax-b200
     "megatron": (0.9, 1.08),
