@@ -1,0 +1,35 @@
+"""Jobs on several GPUs of which no file says how the model is shared among them.
+
+A recipe for the Hugging Face trainers is often started with an Accelerate or DeepSpeed file that is named on the command
+line only. The same recipe then needs 16 bytes per parameter on each GPU, or that divided by the number of GPUs. A verdict
+is given only where both agree.
+"""
+
+from __future__ import annotations
+
+from cfglint.estimate.result import Estimate, Interval
+from cfglint.jobs.job import TrainingJob
+
+MISSING = "sharding"
+
+
+def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimate:
+    """``replicated`` with its intervals widened down to ``sharded``; no verdict where the two differ."""
+    memory, other = replicated.memory, sharded.memory
+    ranks = job.hardware.world_size
+    memory.allocated = _widened(memory.allocated, other.allocated)
+    memory.reserved = _widened(memory.reserved, other.reserved)
+    memory.used = _widened(memory.used, other.used)
+    replicated.assumptions.insert(
+        0, f"no file says how {ranks} GPUs share the model: shown replicated (DDP), the low end fully sharded (ZeRO-3)"
+    )
+    if memory.verdict != other.verdict and "unknown" not in (memory.verdict, other.verdict):
+        memory.verdict = "unknown"
+        memory.missing.append(MISSING)
+    return replicated
+
+
+def _widened(whole: Interval | None, least: Interval | None) -> Interval | None:
+    if whole is None or least is None:
+        return whole
+    return Interval(min(whole.low, least.low), whole.expected, max(whole.high, least.high))
