@@ -11,7 +11,7 @@ from cfglint.jobs.facts import DefaultOrigin, Fact, FileOrigin, Origin, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.source.node import Mapping, Node, Route
 
-HF_TRAINERS = ("hf-training-args", "trl", "llamafactory", "axolotl")
+HF_TRAINERS = ("hf-training-args", "trl", "llamafactory", "axolotl", "ms-swift")
 """Dialects whose runs end in transformers' ``Trainer``."""
 
 COMMANDS = frozenset({"trl", "llamafactory", "axolotl"})

@@ -25,7 +25,8 @@ class ColocatedVllmShare(Rule):
     CUDA out of memory at the first optimizer step. `vllm_enable_sleep_mode` frees the share during the step.
 
     How sure: reported; TRL lowered its own default from 0.9 to 0.3. A warning for full training above 0.5, information for
-    adapters; the share is a parameter. `server` mode and sleep mode are left out.
+    adapters. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit beside
+    what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out.
     """
 
     code = "MEM014"
@@ -38,8 +39,12 @@ class ColocatedVllmShare(Rule):
         "https://github.com/huggingface/trl/issues/2688",
         "https://github.com/huggingface/trl/issues/2927",
         "https://github.com/huggingface/trl/pull/3968",
+        "https://github.com/modelscope/ms-swift/issues/7125",
     )
-    parameters = {"share": Parameter(0.5, "share of the GPU above which it is reported")}
+    parameters = {
+        "share": Parameter(0.5, "share of the GPU above which it is reported"),
+        "sleeping_share": Parameter(0.7, "the same with sleep mode, from this share on"),
+    }
     good = (
         example(
             "grpo.yaml",
@@ -78,14 +83,16 @@ class ColocatedVllmShare(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        if not any(r.dialect == "trl" for r in trainer_readings(job)):
+        dialects = {r.dialect for r in trainer_readings(job)}
+        if not dialects & {"trl", "ms-swift"}:
             return
-        on, sleeps = argument_on(job, "use_vllm"), argument_on(job, "vllm_enable_sleep_mode")
+        on = argument_on(job, "use_vllm")
+        sleeps = self._sleeps(job)
         version = job.versions.get("trl")
-        if on is None or not on.value or (sleeps is not None and sleeps.value):
+        if on is None or not on.value:
             return
         mode = word(argument(job, "vllm_mode"))
-        if mode != "colocate" and not (mode is None and always_at_least(version, "1.0")):
+        if mode != "colocate" and not (mode is None and "trl" in dialects and always_at_least(version, "1.0")):
             return
         share = argument_number(job, "vllm_gpu_memory_utilization")
         if (
@@ -95,14 +102,22 @@ class ColocatedVllmShare(Rule):
         ):
             share = Fact(0.9, DefaultOrigin("trl", f"<{DEFAULT_SHARE_FROM}"))
         most = self.options["share"]
+        asleep = self.options["sleeping_share"]
         if share is None or not isinstance(most, (int, float)) or share.value <= most:
             return
-        severity: Severity = "info" if adapters(job) else "warning"
+        if sleeps and (not isinstance(asleep, (int, float)) or share.value < asleep):
+            return
+        severity: Severity = "info" if adapters(job) or sleeps else "warning"
         yield self.finding(
-            f"vLLM keeps {share.value:.0%} of each GPU, {1 - share.value:.0%} is left for training on it",
+            f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}, {1 - share.value:.0%} is left "
+            "for training on it",
             share if not isinstance(share.origin, DefaultOrigin) else on,
             (argument(job, "vllm_mode"), "on the training GPUs"),
-            help="lower vllm_gpu_memory_utilization (TRL's default is 0.3), or set vllm_enable_sleep_mode: true",
+            help="lower vllm_gpu_memory_utilization (TRL's default is 0.3)" + ("" if sleeps else ", or let vLLM sleep"),
             severity=severity,
             job=job,
         )
+
+    def _sleeps(self, job: TrainingJob) -> bool:
+        mode, level = argument_on(job, "vllm_enable_sleep_mode"), argument_number(job, "sleep_level")
+        return bool(mode and mode.value) or (level is not None and level.value > 0)

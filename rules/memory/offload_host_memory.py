@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters
+from ..trainer import adapters, uses_deepspeed
 
 STATE_BYTES = 12
 """fp32 copy and two fp32 moments of each trained parameter, which DeepSpeed's CPU Adam steps on the host."""
@@ -31,7 +31,7 @@ class OffloadHostMemory(Rule):
     = -9", without a Python traceback, usually while the optimizer states are made.
 
     How sure: the bytes are DeepSpeed's own count. It is an error where 12 bytes per parameter alone exceed a host memory that
-    SLURM or Kubernetes states, a warning where the full count does. Where nothing states the host's memory it is
+    SLURM or Kubernetes states (and the number of machines is known), a warning where the full count does. Where nothing states the host's memory it is
     information, from 64 GiB on. Adapters train few parameters: then nothing is said.
     """
 
@@ -97,7 +97,7 @@ class OffloadHostMemory(Rule):
         optimizer, parameters = job.offload_optimizer, job.offload_parameters
         if optimizer is None or optimizer.value != "cpu" or job.partial or adapters(job) is not False:
             return
-        if not job.zero_stage or job.architecture is None:
+        if not job.zero_stage or job.architecture is None or not uses_deepspeed(job):
             return
         total = job.architecture.total_parameters
         if not isinstance(total, int) or total <= 0:
@@ -112,8 +112,10 @@ class OffloadHostMemory(Rule):
         if host is not None:
             if high <= host:
                 return
-            severity = "error" if low > host else "warning"
-            confidence = "high" if low > host else "medium"
+            # one machine is an assumption where nothing says how many there are
+            certain = low > host and job.hardware.nodes is not None
+            severity = "error" if certain else "warning"
+            confidence = "high" if certain else "medium"
             against = f"it has {host / GIB:.0f}"
         else:
             least = self.options["unstated_from"]
