@@ -485,7 +485,7 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "max_lora_rank": {"type": "int | None"},
         "limit_mm_per_prompt": {"type": "dict | None"},
         "speculative": {"type": "dict | str | None"},
-        "expert_parallel": {"type": "bool | None", "note": "The engine's expert parallelism switched on."},
+        "expert_parallel": {"type": "bool | int | None", "note": "The engine's expert parallelism switched on."},
         "enable_lora": {"type": "bool | None"},
         "swap_space": {"type": "int | float | None", "note": "GiB of host memory per GPU."},
         "trust_remote_code": {"type": "bool | None"},

@@ -15,6 +15,8 @@ from cfglint.lint.rule import Rule
 from cfglint.report.rule_pages import rule_page, rules_as_table
 
 ROOT = Path(__file__).resolve().parent.parent
+SHOWN_OF_A_FAMILY = 4
+"""Rules that README names of each family."""
 BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
 
@@ -36,8 +38,27 @@ def pages() -> dict[Path, str]:
         if BEGIN in text and END in text:
             before, rest = text.split(BEGIN, 1)
             after = rest.split(END, 1)[1]
-            made[readme] = f"{before}{BEGIN}\n{rules_as_table(rules.values(), 'docs/rules/')}{END}{after}"
+            made[readme] = f"{before}{BEGIN}\n{_families(rules)}{END}{after}"
     return made
+
+
+def _families(rules: dict[str, type[Rule]]) -> str:
+    """README's table: a line for each family, with its errors by name. All rules stand in docs/rules/README.md."""
+    families: dict[str, list[type[Rule]]] = {}
+    for rule in rules.values():
+        families.setdefault(rule.family or "other", []).append(rule)
+    lines = [
+        f"{len(rules)} rules in {len(families)} families; [docs/rules](docs/rules/README.md) has a page for each.",
+        "",
+        "| family | codes | rules | among them |",
+        "| --- | --- | --- | --- |",
+    ]
+    for family, members in sorted(families.items()):
+        codes = sorted({rule.code[:3] for rule in members})
+        shown = sorted(members, key=lambda rule: (rule.severity != "error", rule.code))[:SHOWN_OF_A_FAMILY]
+        names = ", ".join(f"[{rule.name}](docs/rules/{rule.code}.md)" for rule in shown)
+        lines.append(f"| {family} | {', '.join(codes)} | {len(members)} | {names} |")
+    return "\n".join(lines) + "\n"
 
 
 def _by_family(rules: dict[str, type[Rule]]) -> str:

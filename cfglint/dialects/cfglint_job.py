@@ -132,6 +132,10 @@ def state(facts: FactSet, key: str, value: Any, origin: Origin) -> None:
         value = str(value)  # YAML reads 0.8 as a number
     if key == "model" and not isinstance(value, str):
         value = "(config in the job file)"
+    if key == "expert_parallel" and not isinstance(value, bool):
+        # a number of ranks: switched on where there are several
+        facts.state("expert_parallel_size", value, origin)
+        value = value > 1 if isinstance(value, int) else value
     facts.state(name, value, origin)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def estimate(job: Job) -> Estimate:
     """Estimate a training or serving job."""
-    from cfglint.jobs.job import ServingJob, TrainingJob
+    from cfglint.jobs.job import ServingJob, TrainingJob, with_facts
 
     if isinstance(job, ServingJob):
         from cfglint.estimate.serving import estimate_serving
@@ -20,5 +20,10 @@ def estimate(job: Job) -> Estimate:
     if isinstance(job, TrainingJob):
         from cfglint.estimate.training import estimate_training
 
-        return estimate_training(job)
+        made = estimate_training(job)
+        if job.sharding_open:
+            from cfglint.estimate.open_sharding import either
+
+            return either(made, estimate_training(with_facts(job, zero_stage=3)), job)
+        return made
     raise TypeError(f"not a job: {job!r}")

@@ -124,6 +124,8 @@ class TrainingJob(Job):
     """One training run."""
 
     kind = "train"
+    sharding_open = False
+    """True where several GPUs are known but no file says how they share the model: the launch was not seen."""
 
     method = FactField[str]("full, lora, qlora, dora, pretrain, dpo, orpo, kto, reward, grpo, ppo, distill, dpo+lora …")
     lora_rank = FactField[int]()

@@ -254,6 +254,7 @@ class _Linker:
         job.model = self.models.find(job)
         if isinstance(job, TrainingJob):
             settle_precision(job)
+            job.sharding_open = _sharding_open(job, members)
         return job
 
     def _facts(self, job: Job, members: list[Reading], uncertain: set[int]) -> None:
@@ -317,6 +318,23 @@ class _Linker:
             elif framework in job.versions:
                 origin: Origin = SettingOrigin("requirements, lock file, image tag or settings", framework)
                 job.state("framework_version", job.versions[framework], origin)
+
+
+LAUNCH_DECIDES = frozenset({"hf-training-args", "trl", "ms-swift"})
+"""Dialects whose runs take sharding from the launcher's files as often as from their own."""
+
+
+def _sharding_open(job: TrainingJob, members: list[Reading]) -> bool:
+    """Whether sharding may still come from a launch that no file at hand shows."""
+    if (job.hardware.world_size or 1) <= 1 or members[0].dialect not in LAUNCH_DECIDES:
+        return False
+    if any(job.stated(fact) for fact in ("zero_stage", "fsdp", "tensor_parallel_size")):
+        return False
+    if any(r.dialect in PART_DIALECTS or "deepspeed" in r.context or "fsdp" in r.context for r in members):
+        return False
+    launches = [r for r in members if r.role == "launch"]
+    # `accelerate launch` without a file reads the user's default one, which is not here
+    return not launches or any(r.why.startswith("accelerate") for r in launches)
 
 
 def candidate_paths(reference: Reference, root: Path) -> list[str]:

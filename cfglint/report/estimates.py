@@ -41,6 +41,8 @@ VERDICT_STYLE: Final = {
 }
 
 HOW_TO_SUPPLY: Final = {
+    "sharding": "the Accelerate or DeepSpeed file it is launched with (name it in the launch script, or put both files into "
+    "one [[tool.cfglint.jobs]] entry)",
     "gpu": "--gpu NAME, `# cfglint: gpu=A100-80GB gpus=8`, or [[tool.cfglint.targets]]",
     "gpus_per_node": "--gpus N, `# cfglint: gpus=8`, or [[tool.cfglint.targets]]",
     "model": "`cfglint models add ID`, a config.json beside the file, or [tool.cfglint.models]",

@@ -9,7 +9,7 @@ from typing import Any
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate import estimate
 from cfglint.estimate.result import Estimate, MemoryEstimate
-from cfglint.jobs.job import Hardware, Job, with_facts
+from cfglint.jobs.job import Hardware, Job, TrainingJob, with_facts
 
 
 def on_hardware(
@@ -40,6 +40,9 @@ class WhatIf:
         if found is None:
             other = with_facts(self.job, **(facts or {}))
             other.hardware = hardware
+            if isinstance(other, TrainingJob):
+                # what would fit is asked of the job as its files have it: replicated, where none says otherwise
+                other.sharding_open = False
             found = self.made[key] = estimate(other)
         return found
 
