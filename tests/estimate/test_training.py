@@ -391,3 +391,23 @@ def test_the_loss_of_each_transformers_release(release: str, copies: int) -> Non
     unit = 32000 * 2
     per_token = (peaks[8192] - peaks[4096]) / (8 * 4096)
     assert (per_token - blocks) / unit == pytest.approx(copies, abs=0.2)
+
+
+def test_only_the_number_of_parameters_is_known() -> None:
+    unknown = Architecture(
+        model_type="odd", architecture=None, hidden_size=2048, vocab_size=32000, num_attention_heads=0,
+        num_key_value_heads=0, head_dim=0, intermediate_size=0, tie_word_embeddings=False, layers=(), tensors=(),
+        total_parameters=7_000_000_000,
+    )  # fmt: skip
+    estimate = estimate_training(complete(config=unknown, gpu="T4"))
+    assert estimate.memory.missing == ["model"]
+    assert any("layers of odd models" in text for text in estimate.assumptions)
+    assert estimate.memory.phases["load"] == pytest.approx(7e9 * 6)
+    assert estimate.memory.verdict in ("oom", "unknown")
+
+
+def test_a_reward_models_size_is_not_taken_for_certain() -> None:
+    facts = {"gpu": "A100-80GB", "method": "ppo-lora", "lora_rank": 8, "lora_targets": ["q_proj"]}
+    memory = estimate_training(complete(**facts)).memory
+    assert memory.allocated is not None
+    assert memory.allocated.low < 7.25e9 * 2 * 1.4 < memory.allocated.expected

@@ -38,7 +38,7 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
     ``cuda``: with what CUDA's kernels need beyond the CPU's, on which the derivation was checked.
     """
     architecture = plan.architecture
-    if architecture is None or not architecture.layers or not (architecture.tensors or architecture.total_parameters):
+    if architecture is None or not (architecture.tensors or architecture.total_parameters):
         return None
     best: Stage | None = None
     stages = plan.pipeline_parallel
@@ -48,7 +48,8 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
         first, last = stage == 0, stage == stages - 1
         parameters = count_parameters(architecture, plan, (start, stop), first, last)
         states = state_bytes(plan, parameters)
-        if plan.micro_batch is None or plan.sequence is None or not architecture.num_attention_heads:
+        layers_known = architecture.layers and architecture.num_attention_heads
+        if plan.micro_batch is None or plan.sequence is None or not layers_known:
             found = Stage(_states_only(states), states, parameters, None)
         else:
             activations = activations_of(plan, architecture, (start, stop), last, cuda)
@@ -97,7 +98,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
             estimate.assumptions.append(
                 f"the parameters of {architecture.model_type} models cannot be counted from this config"
             )
-        if not architecture.num_attention_heads:
+        if not (architecture.layers and architecture.num_attention_heads):
             memory.missing.append("model")
             estimate.assumptions.append(f"the layers of {architecture.model_type} models are not known")
     stage = fullest_stage(plan)

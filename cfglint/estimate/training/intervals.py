@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from cfglint.estimate.result import Interval
-from cfglint.estimate.training.plan import RL_METHODS, Plan
+from cfglint.estimate.training.plan import HELPED, RL_METHODS, Plan
 
 FITTED_RESIDUALS: Final = {
     # fms-main, fms-liger, fitcheck-t4, cift-4080 on one GPU, and the oracle
@@ -62,6 +62,8 @@ def favourable(plan: Plan) -> Plan | None:
     loose = plan.loose
     if "micro_batch_size" in loose or plan.objective in RL_METHODS:
         changes["micro_batch"] = 1
+    if plan.objective in HELPED:
+        changes["small_helpers"] = True
     if plan.sequence is not None and plan.sequence > SHORT_SAMPLE and ("sequence_length" in loose or not plan.packs):
         changes["sequence"] = SHORT_SAMPLE
     if "gradient_checkpointing" in loose:

@@ -123,7 +123,8 @@ def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Paramete
     table = min(float(architecture.vocab_size * architecture.hidden_size), total / 2)
     head = 0.0 if architecture.tie_word_embeddings else table
     blocks = max(0.0, total - table - head)
-    share = layers / max(1, len(architecture.layers)) / plan.tensor_parallel
+    stage = layers / len(architecture.layers) if architecture.layers else 1 / plan.pipeline_parallel
+    share = stage / plan.tensor_parallel / plan.expert_parallel  # what expert parallelism is used on is mostly experts
     found = Parameters(
         linear=blocks * share,
         embedding=table / plan.tensor_parallel,

@@ -22,6 +22,9 @@ PAIRED = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm")
 FROZEN_COPIES = {"dpo": 1, "kto": 1, "ipo": 1, "ppo": 2, "distill": 1, "gkd": 1}
 """Whole models held beside the trained one: the reference; PPO's reward model; a teacher taken to be as large."""
 
+HELPED = ("ppo", "distill", "gkd")
+"""Methods with a reward model, value model or teacher of a size that the job does not say."""
+
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
@@ -77,6 +80,8 @@ class Plan:
     offload_parameters: str
     transformers_version: str | None = None
     inputs: dict[str, Input] = field(default_factory=dict)
+    small_helpers: bool = False
+    """The models beside the trained one that are of any size (``HELPED``) take nothing."""
     assumptions: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -127,6 +132,8 @@ class Plan:
     def frozen_copies(self) -> int:
         """Whole frozen models beside the trained one; adapters serve as their own reference when switched off."""
         copies = FROZEN_COPIES.get(self.objective, 0)
+        if self.small_helpers and self.objective in HELPED:
+            copies -= 1
         return max(0, copies - 1) if self.adapter and self.objective not in ("distill", "gkd") else copies
 
     @property

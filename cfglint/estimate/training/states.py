@@ -111,7 +111,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     p = parameters
     stored = DTYPE_BYTES[trainable_dtype(plan)]
     trainable = p.adapter + p.saved_modules if plan.adapter else p.base
-    if plan.objective == "ppo":
+    if plan.objective == "ppo" and not plan.small_helpers:
         trainable *= 2  # policy and value model
     # DeepSpeed keeps fp32 masters of adapters too; Megatron's are beside 16-bit weights
     mastered = plan.sharding.startswith("zero") if plan.adapter else plan.master_weights and plan.weight_dtype != "fp32"
