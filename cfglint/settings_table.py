@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 
 def _hyphened(name: str) -> str:
@@ -18,11 +19,24 @@ def _hyphened(name: str) -> str:
 class Table(BaseModel):
     """A table with known keys only."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=_hyphened, populate_by_name=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, alias_generator=_hyphened, populate_by_name=False)
 
 
 Count = Annotated[int, Field(ge=1)]
-Globs = Annotated[list[str], Field(min_length=1)]
+
+
+def _glob(text: str) -> str:
+    import pathspec
+
+    try:
+        pathspec.GitIgnoreSpec.from_lines([text])
+    except ValueError as error:
+        raise PydanticCustomError("glob", "not a pattern as in .gitignore") from error
+    return text
+
+
+Glob = Annotated[str, AfterValidator(_glob)]
+Globs = Annotated[list[Glob], Field(min_length=1)]
 Level = Literal["error", "warning", "info"]
 
 
@@ -37,7 +51,7 @@ class HardwareTable(Table):
 class TargetTable(HardwareTable):
     """Hardware for the files that a glob matches."""
 
-    path: str | Globs = Field(description="glob or globs, as in .gitignore, from the settings file's folder")
+    path: Glob | Globs = Field(description="glob or globs, as in .gitignore, from the settings file's folder")
 
 
 class JobTable(HardwareTable):
@@ -51,7 +65,7 @@ class JobTable(HardwareTable):
 class IgnoreTable(Table):
     """Findings to silence where a file cannot hold a comment (JSON)."""
 
-    file: str = Field(description="path or glob, as in .gitignore")
+    file: Glob = Field(description="path or glob, as in .gitignore")
     key: str | None = Field(None, description="key path: `a.b[0]` or `/a/b/0`; `*` is one step, `**` any number")
     rule: str | list[str] = Field(description="rule code, code prefix or name")
     reason: str = Field(description="why the finding does not matter here")
@@ -92,10 +106,10 @@ class SettingsTable(Table):
     )
     strict: bool = Field(False, description="also report what only a careful reader wants to hear of")
     preview: bool = Field(False, description="also run rules that are not stable yet")
-    per_file_ignores: dict[str, list[str]] = Field(default_factory=dict, description="glob to rules not reported there")
+    per_file_ignores: dict[Glob, list[str]] = Field(default_factory=dict, description="glob to rules not reported there")
     severity: dict[str, Level] = Field(default_factory=dict, description="rule to level")
-    exclude: list[str] | None = Field(None, description="globs of files not to look at, instead of the default ones")
-    extend_exclude: list[str] = Field(default_factory=list, description="globs of files not to look at, besides")
+    exclude: list[Glob] | None = Field(None, description="globs of files not to look at, instead of the default ones")
+    extend_exclude: list[Glob] = Field(default_factory=list, description="globs of files not to look at, besides")
     targets: list[TargetTable] = Field(default_factory=list)
     jobs: list[JobTable] = Field(default_factory=list)
     models: dict[str, str | dict[str, Any]] = Field(
@@ -105,5 +119,5 @@ class SettingsTable(Table):
     frameworks: dict[str, str] = Field(default_factory=dict, description="framework to version or range")
     rules: dict[str, dict[str, Any]] = Field(default_factory=dict, description="rule code to its parameters")
     plugins: list[str] = Field(default_factory=list, description="modules with rules, besides the installed plugins")
-    dialects: dict[str, str] = Field(default_factory=dict, description="glob to the config format to read it as")
+    dialects: dict[Glob, str] = Field(default_factory=dict, description="glob to the config format to read it as")
     accelerators: list[AcceleratorTable] = Field(default_factory=list)

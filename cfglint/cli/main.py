@@ -53,6 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
+        os.getcwd()
+    except OSError as error:
+        sys.stderr.write(f"cfglint: the working directory: {error.strerror}\n")
+        return EXIT_USAGE
+    try:
         return _run(arguments)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -20,7 +20,7 @@ from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.models import ModelSearch
 from cfglint.jobs.pragma import Pragmas, read_pragmas
 from cfglint.jobs.precision import settle_precision
-from cfglint.jobs.versions import versions_beside
+from cfglint.jobs.versions import is_version, versions_beside
 
 PART_ROLES = frozenset({"deepspeed", "accelerate", "fsdp", "adapter"})
 PART_DIALECTS = ("deepspeed", "accelerate")
@@ -222,7 +222,7 @@ class _Linker:
                 return found
         for path in candidate_paths(reference, self.around.root):
             on_disk = self.around.root / path
-            if on_disk.is_file():
+            if os.path.isfile(on_disk):  # false, too, for names no file system takes
                 found = self.around.load(on_disk)
                 self.by_path[path] = found
                 return found
@@ -300,13 +300,13 @@ class _Linker:
             stated = reading.context.get("versions")
             if isinstance(stated, dict):
                 for framework, version in stated.items():
-                    job.versions.setdefault(framework, version)
+                    _state_version(job, framework, version)
         path = members[0].document.path
         for framework, version in self.around.versions(path).items():
-            job.versions.setdefault(framework, version)
+            _state_version(job, framework, version)
         folder = (self.around.root / path).parent
         for framework, version in versions_beside(folder, self.around.root):
-            job.versions.setdefault(framework, version)
+            _state_version(job, framework, version)
 
     def _framework_version(self, job: Job) -> None:
         """One answer, whether the version stands in a file's own key or beside it."""
@@ -314,7 +314,7 @@ class _Linker:
         framework = job.value("framework")
         if isinstance(framework, str):
             if stated_version is not None:
-                job.versions.setdefault(framework, str(stated_version.value))
+                _state_version(job, framework, str(stated_version.value))
             elif framework in job.versions:
                 origin: Origin = SettingOrigin("requirements, lock file, image tag or settings", framework)
                 job.state("framework_version", job.versions[framework], origin)
@@ -335,6 +335,11 @@ def _sharding_open(job: TrainingJob, members: list[Reading]) -> bool:
     launches = [r for r in members if r.role == "launch"]
     # `accelerate launch` without a file reads the user's default one, which is not here
     return not launches or any(r.why.startswith("accelerate") for r in launches)
+
+
+def _state_version(job: Job, framework: str, version: object) -> None:
+    if isinstance(version, str) and is_version(version):
+        job.versions.setdefault(framework, version)
 
 
 def candidate_paths(reference: Reference, root: Path) -> list[str]:

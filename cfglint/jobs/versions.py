@@ -28,8 +28,15 @@ _REQUIREMENT = re.compile(
     r"^\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*((?:===|==|~=|!=|<=|>=|<|>)[^;#\"']+)", re.MULTILINE
 )
 _LOCKED = re.compile(r'^name = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE)
+_TOO_MANY_DIGITS = re.compile(r"[0-9]{20}")
+"""Dates (``20240115``) and commit numbers have fewer."""
 REQUIREMENT_FILES = ("requirements.txt", "requirements-train.txt", "requirements-serve.txt", "constraints.txt")
 LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
+
+
+def is_version(text: str) -> bool:
+    """False for text that cannot be a version or a range of them: a number in it has more digits than any release."""
+    return _TOO_MANY_DIGITS.search(text) is None
 
 
 def parse_requirements(text: str) -> dict[str, str]:

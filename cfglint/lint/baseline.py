@@ -50,7 +50,7 @@ class Baseline:
         here = {self._relative(path) for path in looked_at}
         gone: list[tuple[str, str, int]] = []
         for path, codes in self._left.items():
-            if path not in here and (self.root / path).exists():
+            if path not in here and os.path.exists(self.root / path):
                 continue
             gone.extend((path, code, sum(c.values())) for code, c in codes.items() if sum(c.values()))
         return gone

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cfglint.estimate.result import Estimate
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
+from cfglint.jobs.versions import is_version
 from cfglint.source.node import SourceFile
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Context:
             if framework in job.versions:
                 return job.versions[framework]
         versions = subject.context.get("versions")
-        return versions.get(framework) if isinstance(versions, dict) else None
+        found = versions.get(framework) if isinstance(versions, dict) else None
+        return found if isinstance(found, str) and is_version(found) else None
 
 
 __all__ = ["Context", "ServingJob", "TrainingJob"]

@@ -176,7 +176,7 @@ class _Runner:
                     continue
                 finding.severity = severity_of(finding, settings)
                 yield finding
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin that calls sys.exit must not end the run unnoticed
             detail = traceback.format_exc()
             self.faults.append(RuleFault(rule.code, path, f"{type(error).__name__}: {error}", detail))
             yield Finding(
@@ -272,7 +272,7 @@ def _config(path: Path | None) -> Mapping[str, Any] | None:
 
     if path is None:
         return None
-    return read_config(path / "config.json" if path.is_dir() else path)
+    return read_config(path / "config.json" if os.path.isdir(path) else path)
 
 
 __all__ = ["Context", "HardwareOptions", "RunResult", "ServingJob", "TrainingJob", "run", "understand"]

@@ -27,7 +27,7 @@ def load_rules(plugins: Sequence[str] = ()) -> dict[str, type[Rule]]:
         try:
             package = import_module(name)
             modules = list(_modules(package))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(f"rule plugin {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         for module in modules:
             for rule in _rules_in(module):
