@@ -19,7 +19,7 @@ from cfglint.jobs.facts import UNKNOWN
 VOCABULARY_MULTIPLE: Final = 128
 """``make_vocab_size_divisible_by``: embedding rows are padded to this times the tensor-parallel size."""
 
-_GPT2_VOCABULARY: Final = 50257
+GPT2_VOCABULARY: Final = 50257
 """Entries of GPT-2's vocabulary, which ``GPT2BPETokenizer`` reads from its vocabulary and merge files."""
 
 _LORA_TARGETS: Final = {
@@ -175,7 +175,7 @@ def vocabulary(facts: FactReader, tensor_parallel: int = 1) -> int | None:
     kind = text(facts.value("tokenizer_type")) or "GPT2BPETokenizer"
     named = text(facts.value("tokenizer_model")) or text(facts.value("tokenizer_name_or_path"))
     if known is None and kind == "GPT2BPETokenizer" and facts.given("vocab_file") and facts.given("merge_file"):
-        known = _GPT2_VOCABULARY
+        known = GPT2_VOCABULARY
     elif known is None and named is not None and not is_unknown(named):
         known = _vocabulary_of(named)
     if known is None or known < 1:

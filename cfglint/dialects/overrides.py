@@ -42,6 +42,16 @@ def nested(words: Iterable[Word], whole: Span) -> Mapping:
     return root
 
 
+def nest_flags(flags: Mapping, whole: Span) -> Mapping:
+    """Flags with dotted names (``--train.epochs 3``, as jsonargparse takes them) as a tree."""
+    root = Mapping(whole)
+    for entry in flags.entries:
+        steps = entry.name.split(".")
+        if len(steps) <= MOST_STEPS and all(steps):
+            _put(root, steps, entry.key.span, entry.key.span, entry.value)
+    return root
+
+
 def groups(words: Iterable[Word]) -> dict[str, str]:
     """Choices of Hydra's config groups: ``model@actor.model=hf`` as ``actor.model`` to ``hf``."""
     found: dict[str, str] = {}
