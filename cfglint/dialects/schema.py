@@ -230,6 +230,10 @@ class UnknownKey:
     effect: UnknownKeys = "error"
 
 
+NEAR: Final = 0.8
+"""How alike two names are (difflib's ratio) for one to be suggested for the other."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """The key table of one format."""
@@ -311,15 +315,7 @@ class Schema:
 
     def suggest(self, name: str, route: Route = ()) -> list[str]:
         """Known names most like ``name`` in the mapping at ``route``, nearest first, names still in use before others."""
-        import difflib
-
-        infos = self._children(route) if route else self.all_keys()
-        if not infos:
-            return []
-        folded = {key.lower().replace("-", "_"): key for key in infos}
-        near = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=4, cutoff=0.8)
-        names = [folded[key] for key in near if folded[key] != name]
-        return sorted(names, key=lambda key: infos[key].removed_in is not None)[:3]
+        return list(_near_names(self, name, route))
 
     def typo_of(self, name: str, route: Route = ()) -> str | None:
         """The one known name that ``name`` is a slip of the pen away from, or None.
@@ -421,6 +417,24 @@ class Schema:
             if outer is not None and outer.conversion is not None:
                 conversion = outer.conversion
         return _complaint(info, value, conversion, version, quoted)
+
+
+@lru_cache(maxsize=16384)
+def _near_names(schema: Schema, name: str, route: Route) -> tuple[str, ...]:
+    """What :meth:`Schema.suggest` says, kept: several rules ask about every unknown key of a file."""
+    import difflib
+
+    infos = schema._children(route) if route else schema.all_keys()
+    if not infos:
+        return ()
+    wanted = name.lower().replace("-", "_")
+    n = len(wanted)
+    # two names are at most as alike as their lengths; this is much cheaper than difflib's own first look
+    alike = (key for key in infos if 2.0 * min(n, len(key)) >= NEAR * (n + len(key)) - 1e-9)
+    folded = {key.lower().replace("-", "_"): key for key in alike}
+    near = difflib.get_close_matches(wanted, folded, n=4, cutoff=NEAR)
+    names = [folded[key] for key in near if folded[key] != name]
+    return tuple(sorted(names, key=lambda key: infos[key].removed_in is not None)[:3])
 
 
 def _slips(left: str, right: str, limit: int) -> int:
