@@ -62,6 +62,9 @@ class Dialect:
     """Name of the key table in ``data/`` (see :mod:`cfglint.dialects.schema`)."""
     markers: frozenset[str] = frozenset()
     """Keys that hardly stand in files of any other tool: two of them make a file that does not parse ours to report."""
+    wraps: bool = False
+    """Documents of this dialect hold commands or arguments of other tools (:meth:`launches`): it is asked before the
+    carriers, and has the document to itself."""
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         """Say whether this dialect's tool would read ``root``; judge by content, not by file name."""
@@ -69,6 +72,10 @@ class Dialect:
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         """Turn a recognised document into readings."""
+        return iter(())
+
+    def launches(self, document: Document, root: Mapping) -> Iterator[Launch]:
+        """Commands that a document of a dialect that :attr:`wraps` holds or stands for; every dialect is asked to read them."""
         return iter(())
 
     def read_launch(self, launch: Launch) -> Iterator[Reading]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 
-from cfglint.dialects.base import Dialect, Launch
+from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.jobs.facts import Reading
 from cfglint.source.node import Document, Mapping, SourceFile
 
@@ -101,24 +101,44 @@ def _document(document: Document, forced: str | None) -> list[Reading]:
     if forced is not None:
         dialect = dialect_named(forced)
         if dialect is not None:
-            return _stamped(list(dialect.read(document, root)), "named by a cfglint comment or setting")
+            own = _stamped(list(dialect.read(document, root)), "named by a cfglint comment or setting")
+            return [*own, *_wrapped(dialect, document, root)] if dialect.wraps else own
     from cfglint.dialects.carriers import compose, kubernetes
 
+    wrapper = _best(document, root, wrapping_dialects())
+    if wrapper is not None:
+        recognition, dialect = wrapper
+        own = _stamped(list(dialect.read(document, root)), recognition.why)
+        return [*own, *_wrapped(dialect, document, root)]
     if kubernetes.matches(root):
         found = _launches(document, kubernetes.launches)
         if found:
             return found
     elif compose.matches(root):
         return _launches(document, compose.launches)
-    best = None
-    for dialect in dialects():
-        recognition = dialect.recognise(document, root)
-        if recognition is not None and (best is None or recognition.score > best[0].score):
-            best = (recognition, dialect)
+    best = _best(document, root, dialects())
     if best is None:
         return []
     recognition, dialect = best
     return _stamped(list(dialect.read(document, root)), recognition.why)
+
+
+def _wrapped(dialect: Dialect, document: Document, root: Mapping) -> list[Reading]:
+    return _launches(document, lambda inside: dialect.launches(inside, root))
+
+
+def _best(document: Document, root: Mapping, candidates: Iterable[Dialect]) -> tuple[Recognition, Dialect] | None:
+    best = None
+    for dialect in candidates:
+        recognition = dialect.recognise(document, root)
+        if recognition is not None and (best is None or recognition.score > best[0].score):
+            best = (recognition, dialect)
+    return best
+
+
+@lru_cache(maxsize=1)
+def wrapping_dialects() -> tuple[Dialect, ...]:
+    return tuple(d for d in dialects() if d.wraps)
 
 
 def _stamped(readings: list[Reading], why: str) -> list[Reading]:
@@ -140,6 +160,8 @@ def _launches(document: Document, find: Callable[[Document], Iterable[Launch]]) 
             for reading in dialect.read_launch(launch):
                 reading.carrier = reading.carrier or launch.carrier
                 reading.context.setdefault("launch", launch)
+                if "versions" in launch.context:
+                    reading.context["versions"] = {**launch.context["versions"], **reading.context.get("versions", {})}
                 readings.append(reading)
     return readings
 

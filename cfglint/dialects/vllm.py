@@ -15,6 +15,8 @@ from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at
 from cfglint.source.shell import Word
 
 MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"})
+DYNAMO_MODULES = frozenset({"dynamo.vllm", "dynamo.vllm.main"})
+"""Dynamo's workers take vLLM's arguments beside their own."""
 IMAGES = ("vllm-openai", "vllm-tpu", "vllm-rocm", "vllm-openai-rocm", "vllm-openai-cpu", "vllm-openai-xpu")
 """Images whose entrypoint is the API server: args alone make a server."""
 DISTINCTIVE = frozenset(
@@ -37,7 +39,29 @@ DISTINCTIVE = frozenset(
     ]
 )
 GENERIC = frozenset(
-    ["model", "dtype", "port", "host", "seed", "tokenizer", "revision", "config", "quantization", "api_key", "device", "task", "runner", "hf_token", "root_path", "download_dir", "log_config_file", "disable_log_stats", "allowed_origins", "allowed_methods", "allowed_headers"]
+    [
+        "model",
+        "dtype",
+        "port",
+        "host",
+        "seed",
+        "tokenizer",
+        "revision",
+        "config",
+        "quantization",
+        "api_key",
+        "device",
+        "task",
+        "runner",
+        "hf_token",
+        "root_path",
+        "download_dir",
+        "log_config_file",
+        "disable_log_stats",
+        "allowed_origins",
+        "allowed_methods",
+        "allowed_headers",
+    ]
 )
 """vLLM's arguments whose names stand in many other tools' files."""
 FACTS: dict[str, str] = {
@@ -107,7 +131,7 @@ class VllmDialect(Dialect):
     markers = frozenset({"gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "gpu_memory_utilization"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
-        keys = {k.replace("-", "_") for k in root.keys()}  # noqa: SIM118
+        keys = {k.replace("-", "_").removeprefix("no_") for k in root.keys()}  # noqa: SIM118
         hits = keys & DISTINCTIVE
         if len(hits) < 2 and not ("model" in keys and hits):
             # a short file: nothing but arguments of vLLM, one of them its own
@@ -160,6 +184,12 @@ class VllmDialect(Dialect):
             carrier=launch.carrier,
             why="vllm serve" if positional_model else "vLLM API server",
         )
+        if launch.context.get("wrapper") is not None:
+            reading.context["wrapper"] = launch.context["wrapper"]
+        elif (started := program(launch.words)) is not None and started.name in DYNAMO_MODULES:
+            reading.context["wrapper"] = "dynamo"
+        if launch.image is None and launch.container is not None and launch.words[:1] and words is launch.words:
+            reading.role = "part"  # a patch of a container: its image and its other arguments stand elsewhere
         reading.context["command_line"] = True
         reading.context["program"] = _program_name(launch)
         reading.context["positionals"] = positionals
@@ -246,6 +276,8 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
             if started.arguments and started.arguments[0].text == "serve":
                 return started.arguments[1:], True
             return None
+        if started.module and started.name in DYNAMO_MODULES:
+            return started.arguments, False
         if started.module and started.name in MODULES:
             if started.name.endswith("cli.main"):
                 return (started.arguments[1:], True) if started.arguments[:1] else None
@@ -258,7 +290,32 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
         return words, not words[0].text.startswith("-")
     if image in IMAGES and words and words[0].text == "serve":
         return words[1:], True
+    if launch.container is not None and words and words[0].text.startswith("-") and speaks_vllm(words):
+        return words, False
     return None
+
+
+UNMISTAKABLE = frozenset(
+    {
+        "gpu_memory_utilization",
+        "max_model_len",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "enforce_eager",
+        "enable_prefix_caching",
+        "tensor_parallel_size",
+        "served_model_name",
+        "kv_transfer_config",
+    }
+)
+
+
+def speaks_vllm(words: list[Word]) -> bool:
+    """Whether arguments alone, of an image of another name or a patch, are a vLLM server's: a model or two of the
+    arguments that servers of its kind alone have, and none that vLLM does not have."""
+    names = {canonical(w.text.partition("=")[0])[0] for w in words if w.text.startswith("--")}
+    own = len(names & UNMISTAKABLE)
+    return own + ("model" in names) >= 2 and own >= 1 and names <= _known_arguments()
 
 
 @lru_cache(maxsize=1)

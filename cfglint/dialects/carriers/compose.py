@@ -40,7 +40,8 @@ def launches(document: Document) -> Iterator[Launch]:
         )
         context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
         variables = environment(service)
-        for words, command in script_commands([*_words(service.get("entrypoint")), *_words(service.get("command"))]):
+        words_given = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
+        for words, command in script_commands([_unescaped(word) for word in words_given]):
             yield from expanded(
                 Launch(
                     words=words,
@@ -77,6 +78,13 @@ def _words(node: Node | None) -> list[Word]:
                 span = node.span
             words.append(Word(word.text, word.raw, span, word.known and "$" not in word.text, word.quoted))
     return words
+
+
+def _unescaped(word: Word) -> Word:
+    """``$$`` is a dollar sign for the container's own shell."""
+    if "$$" not in word.text:
+        return word
+    return Word(word.text.replace("$$", "$"), word.raw, word.span, word.known, word.quoted)
 
 
 def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int, FileOrigin] | None:

@@ -15,15 +15,8 @@ from cfglint.source.shell import Command, Word, parse_shell
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/i915")
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "ash", "/bin/ash")
-POD_TEMPLATE_ROUTES: tuple[Route, ...] = (
-    ("spec",),
-    ("spec", "template", "spec"),
-    ("spec", "jobTemplate", "spec", "template", "spec"),
-    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
-    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
-    ("spec", "predictor"),
-    ("spec", "predictor", "podSpec"),
-)
+MOST_STEPS = 12
+"""How deep below ``spec`` a pod template can stand (a JobSet's is seven keys down)."""
 
 
 def matches(root: Node | None) -> bool:
@@ -44,26 +37,45 @@ def pod_specs(root: Mapping) -> Iterator[tuple[Route, Mapping]]:
                     for inner, found in pod_specs(item):
                         yield ("items", i, *inner), found
         return
-    for route in POD_TEMPLATE_ROUTES:
-        spec = at(root, *route)
-        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), Sequence):
-            yield route, spec
+    spec = root.get("spec")
+    if isinstance(spec, Mapping):
+        yield from _pods_below(("spec",), spec)
+
+
+def _pods_below(route: Route, node: Mapping) -> Iterator[tuple[Route, Mapping]]:
+    """Mappings with a list of containers, wherever a resource has them: Deployment, JobSet, LeaderWorkerSet, KServe …"""
+    if isinstance(node.get("containers"), Sequence) or isinstance(node.get("initContainers"), Sequence):
+        yield route, node
+        return
+    if len(route) >= MOST_STEPS:
+        return
+    for name, entry in node.index.items():
+        value = entry.value
+        if isinstance(value, Mapping):
+            yield from _pods_below((*route, name), value)
+        elif isinstance(value, Sequence):
+            for i, item in enumerate(value.items):
+                if isinstance(item, Mapping):
+                    yield from _pods_below((*route, name, i), item)
 
 
 def launches(document: Document) -> Iterator[Launch]:
-    """A launch for each container of each pod."""
+    """A launch for each container of each pod, init containers included."""
     root = document.root
     if not isinstance(root, Mapping):
         return
     for route, spec in pod_specs(root):
-        containers = spec.get("containers")
-        assert isinstance(containers, Sequence)
-        for i, container in enumerate(containers.items):
-            if isinstance(container, Mapping):
-                yield from _container(document, root, (*route, "containers", i), spec, container)
+        for kind in ("containers", "initContainers"):
+            containers = spec.get(kind)
+            for i, container in enumerate(containers.items if isinstance(containers, Sequence) else ()):
+                if isinstance(container, Mapping):
+                    yield from container_launches(document, root, (*route, kind, i), spec, container)
 
 
-def _container(document: Document, root: Mapping, route: Route, spec: Mapping, container: Mapping) -> Iterator[Launch]:
+def container_launches(
+    document: Document, root: Mapping, route: Route, spec: Mapping, container: Mapping, *, wrapper: str | None = None
+) -> Iterator[Launch]:
+    """What one container runs. ``route`` leads to it, ``spec`` is its pod's; ``wrapper`` makes the command of something else."""
     gpus = _gpu_count(document, route, container)
     context: dict[str, Any] = {
         "kind": value_at(root, "kind"),
@@ -72,6 +84,8 @@ def _container(document: Document, root: Mapping, route: Route, spec: Mapping, c
         "pod_route": route[:-2],
         "container_route": route,
     }
+    if wrapper is not None:
+        context["wrapper"] = wrapper
     base = Launch(
         words=[],
         document=document,
@@ -125,9 +139,16 @@ def script_commands(words: list[Word]) -> Iterator[tuple[list[Word], Command | N
     script_word = words[script_at]
     parsed = parse_shell("", script_word.text)
     found = False
+    given = words[script_at + 2 :]  # what stands behind the script: $0, then the script's own arguments
     for inner in parsed.script.commands if parsed.script else []:
         found = True
-        yield [_moved(w, script_word) for w in inner.words], inner
+        moved: list[Word] = []
+        for word in inner.words:
+            if word.text in ("$@", "${@}") and not word.known:
+                moved.extend(given)
+            else:
+                moved.append(_moved(word, script_word))
+        yield moved, inner
     if not found:
         yield words, None
 
@@ -251,7 +272,7 @@ def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, Fi
     if isinstance(selector, Mapping):
         for name, entry in selector.index.items():
             if isinstance(entry.value, Scalar):
-                gpu = _accelerator(name, entry.value)
+                gpu = accelerator_label(name, entry.value)
                 if gpu is not None:
                     return gpu, FileOrigin(document, (*pod, "nodeSelector", name), entry.key.span, entry.value.span)
     terms = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -262,13 +283,13 @@ def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, Fi
             if value_at(expression, "operator") == "In" and isinstance(values, Sequence) and len(values.items) == 1:
                 value = values.items[0]
                 if isinstance(value, Scalar):
-                    gpu = _accelerator(str(value_at(expression, "key")), value)
+                    gpu = accelerator_label(str(value_at(expression, "key")), value)
                     if gpu is not None:
                         return gpu, FileOrigin(document, (*pod, "affinity"), value.span, value.span)
     return None
 
 
-def _accelerator(key: str, value: Scalar) -> str | None:
+def accelerator_label(key: str, value: Scalar) -> str | None:
     from cfglint.catalog.labels import read_label
 
     match = read_label(key, str(value.value))
