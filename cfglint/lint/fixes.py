@@ -301,8 +301,9 @@ def edited(file: SourceFile, edits: Sequence[Edit]) -> str:
 
 def encoded(file: SourceFile, text: str) -> bytes:
     """The bytes to write: the file's encoding and byte-order mark stay."""
-    data = text.encode(file.encoding or "utf-8")
-    return b"\xef\xbb\xbf" + data if file.bom and file.encoding == "utf-8" else data
+    from cfglint.source.text import file_bytes
+
+    return file_bytes(file, text)
 
 
 def fault_of(file: SourceFile, edits: Sequence[Edit]) -> tuple[SourceFile | None, str]:

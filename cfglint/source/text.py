@@ -17,10 +17,10 @@ SIZE_LIMIT: Final = 1_048_576
 
 _WIDE_MARKS: Final = (
     # UTF-32 first: its little-endian mark begins with UTF-16's
-    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
-    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
-    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
-    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
 )
 
 
@@ -69,15 +69,23 @@ def parse_text(path: str, text: str, format: Format | None = None) -> SourceFile
     return file
 
 
+def file_bytes(file: SourceFile, text: str) -> bytes:
+    """``text`` as the bytes of ``file``: its encoding, byte order and byte-order mark stay."""
+    data = text.encode(file.encoding or "utf-8")
+    if not file.bom:
+        return data
+    return next((mark for mark, codec, _ in _WIDE_MARKS if codec == file.encoding), codecs.BOM_UTF8) + data
+
+
 def parse_bytes(path: str, data: bytes, format: Format | None = None) -> SourceFile:
     """Decode and parse a file's bytes; see :func:`read_file`."""
     for mark, codec, name in _WIDE_MARKS:
         if data.startswith(mark):
             try:
-                text = data.decode(codec)
+                text = data[len(mark) :].decode(codec)
             except UnicodeDecodeError:
                 return skipped_file(path, "binary", format=format)
-            file = parse_text(path, text.removeprefix("\ufeff"), format)
+            file = parse_text(path, text, format)
             file.encoding = codec
             file.bom = True
             problem = Problem(
