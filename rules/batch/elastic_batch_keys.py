@@ -13,8 +13,8 @@ from cfglint.lint.rule import Rule, example
 from ..trainer import Settings
 from .deepspeed_batch_identity import ACCUMULATION, MICRO, TOTAL
 
-WITHOUT_FROM = "0.19"
-"""Releases from here on are not taken to have elasticity; it is gone by 0.19.8."""
+WITHOUT_FROM = "0.19.8"
+"""First DeepSpeed release without elasticity; 0.19.7 has it still."""
 
 
 class ElasticBatchKeys(Rule):
@@ -23,8 +23,8 @@ class ElasticBatchKeys(Rule):
     With `elasticity.enabled` DeepSpeed computes the batch from the GPUs at hand and raises an ElasticityConfigError where
     one of the batch keys stands in the file, unless `ignore_non_elastic_batch_info` is true.
 
-    How sure: the check is in DeepSpeed's config.py of the releases before 0.19, and documented; 0.19.8 has no elasticity any
-    more. It is an error where the version is known to be older, a warning where it is not known.
+    How sure: the check is in DeepSpeed's config.py from 0.8 to 0.19.7, and documented; 0.19.8 has no elasticity any more. It
+    is an error where the version is known to be older, a warning where it is not known.
     """
 
     code = "BAT018"
@@ -32,7 +32,10 @@ class ElasticBatchKeys(Rule):
     family = "batch"
     severity = "error"
     catalogue = ("ds.elastic-with-batch",)
-    evidence = ("https://www.deepspeed.ai/docs/config-json/",)
+    evidence = (
+        "https://www.deepspeed.ai/docs/config-json/",
+        "https://github.com/deepspeedai/DeepSpeed/blob/v0.16.9/deepspeed/runtime/config.py",
+    )
     good = (
         example(
             "ds.json",
@@ -73,7 +76,7 @@ class ElasticBatchKeys(Rule):
         version = context.version(reading, "deepspeed")
         if always_at_least(version, WITHOUT_FROM):
             return
-        old = always_below(version, WITHOUT_FROM)
+        old = always_below(version, WITHOUT_FROM) is True
         stated = [key for key in (TOTAL, MICRO, ACCUMULATION) if settings.has(key)]
         if not stated:
             return

@@ -29,8 +29,8 @@ class LearningRateOutOfRange(Rule):
     or forgets the model, adapters at a full rate hardly learn, and neither is said anywhere.
 
     How sure: experience of many recipes, no law: it is information, for models from three billion parameters, with Adam, and
-    for supervised fine-tuning with transformers' trainer. Pretraining, preference methods and reinforcement learning, and rates that are defaults or
-    unknown, are left out. The bounds are parameters.
+    for supervised fine-tuning with transformers' trainer. Pretraining, preference methods and reinforcement learning, and
+    rates that are defaults or unknown, are left out. The bounds are parameters.
     """
 
     code = "BAT010"
@@ -40,7 +40,6 @@ class LearningRateOutOfRange(Rule):
     confidence = "medium"
     catalogue = ("peft.lr-full-ft-range",)
     evidence = (
-        "https://github.com/hiyouga/LlamaFactory/issues/986",
         "https://arxiv.org/abs/2405.09673",
         "https://arxiv.org/abs/2305.14314",
     )

@@ -9,16 +9,19 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..trainer import argument, trainer_readings, word
+from ..checkpointing.intervals import applies
+from ..consistency.mismatch import complete
+from ..trainer import argument, word
 
 
 class PlateauWithoutEvaluation(Rule):
     """The `reduce_lr_on_plateau` schedule follows the evaluation metric, and there is no evaluation.
 
-    transformers stops with "lr_scheduler_type reduce_lr_on_plateau requires an eval strategy" (the same for `greedy`).
+    transformers stops with "lr_scheduler_type reduce_lr_on_plateau requires an eval strategy" (the same for `greedy`, which
+    came with 5.4).
 
-    How sure: the check is in `TrainingArguments` (5.24). An evaluation strategy that is not stated is `no`, unless
-    `do_eval` scripts set it; the strategy must be in the file to count.
+    How sure: the check is in `TrainingArguments` (4.45 to 5.24). A strategy that is not stated is `no`, but a script of one's
+    own may set it in code, and then it is a warning. Axolotl and ms-swift choose a strategy themselves and are left out.
     """
 
     code = "BAT015"
@@ -56,15 +59,18 @@ class PlateauWithoutEvaluation(Rule):
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         scheduler = argument(job, "lr_scheduler_type")
         name = word(scheduler)
-        if name not in ("reduce_lr_on_plateau", "greedy") or any(r.dialect == "axolotl" for r in trainer_readings(job)):
+        if name not in ("reduce_lr_on_plateau", "greedy") or not applies(job):
             return
         strategy = argument(job, "eval_strategy", "evaluation_strategy")
         if strategy is not None and word(strategy) != "no":
             return
+        certain = strategy is not None or complete(job)
         yield self.finding(
             f"{name} follows the evaluation metric, and evaluation is off: transformers stops with a ValueError",
             scheduler,
             (strategy, "no evaluation") if strategy is not None else None,
             help="state eval_strategy: steps or epoch, or take another schedule",
+            severity="error" if certain else "warning",
+            confidence="high" if certain else "medium",
             job=job,
         )

@@ -18,9 +18,10 @@ class BestWithoutMetric(Rule):
     """`save_strategy: best` has no metric to compare, or no evaluation that would give one.
 
     transformers stops with "`args.metric_for_best_model` must be provided when using 'best' save_strategy". Without an
-    evaluation nothing is ever the best, and nothing is saved.
+    evaluation nothing is ever the best, and no checkpoint is written.
 
-    How sure: the check is in transformers' trainer.py (4.57, 5.24). `load_best_model_at_end` sets the metric to the loss.
+    How sure: the check is in transformers' trainer.py (4.57, 5.24). `load_best_model_at_end` sets the metric to the loss. A
+    run without evaluation does train, and its script may save the model at the end: that case is a warning.
     """
 
     code = "CKP004"
@@ -75,11 +76,11 @@ class BestWithoutMetric(Rule):
         elif evaluate is not None and evaluate.strategy == "no":
             certain = evaluate.stated or complete(job)
             yield self.finding(
-                "save_strategy best without evaluation: nothing is ever saved",
+                "save_strategy best without evaluation: no checkpoint is ever written",
                 save.strategy_fact,
                 evaluate.strategy_fact,
                 help="state eval_strategy: steps or epoch",
-                severity="error" if certain else "warning",
+                severity="warning",
                 confidence="high" if certain else "medium",
                 job=job,
             )

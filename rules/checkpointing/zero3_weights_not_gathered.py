@@ -23,7 +23,7 @@ KEYS = (
 
 
 class Zero3WeightsNotGathered(Rule):
-    """Under ZeRO-3 the saved model is no loadable one: the weights are not gathered when it is saved.
+    """ZeRO-3 saves each rank's share of the weights: the model cannot be loaded as it is saved.
 
     Each rank has its share of every parameter. Without `stage3_gather_16bit_weights_on_model_save` (in Accelerate's file
     `zero3_save_16bit_model`) transformers saves DeepSpeed's shards and says that `zero_to_fp32.py` must be run on them;
@@ -130,7 +130,7 @@ class Zero3WeightsNotGathered(Rule):
             return
         seen.add(id(subject))
         yield self.finding(
-            f"ZeRO-3 without {key}: the saved model is DeepSpeed's shards, to be put together with zero_to_fp32.py",
+            f"ZeRO-3 without {key}: the model is saved as DeepSpeed's shards, which zero_to_fp32.py puts together",
             where,
             (stage, "each rank has a part of every weight") if where is not stage else None,
             help=f"set {key}: true where the saved model is to be loaded as it is",

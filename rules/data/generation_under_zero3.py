@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cfglint.dialects.values import boolean
 from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -19,7 +20,8 @@ class GenerationUnderZero3(Rule):
     It raises "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3": every generated token would gather all
     parameters.
 
-    How sure: a check of LLaMA-Factory's parser, read in 0.9.5; the stage is read from the DeepSpeed file the run names.
+    How sure: a check of LLaMA-Factory's parser, in every release from 0.9.0 to 0.9.5; the stage is read from the DeepSpeed
+    file the run names.
     """
 
     code = "DAT007"
@@ -73,10 +75,10 @@ class GenerationUnderZero3(Rule):
         reading, sharding = job.reading("llamafactory"), zero_3(job)
         if reading is None or sharding is None or boolean(reading.value("predict_with_generate")) is not True:
             return
-        if reading.context.get("trains") is False:
+        if reading.context.get("trains") is False or always_below(context.version(job, "llamafactory"), "0.9"):
             return
         yield self.finding(
-            "predict_with_generate does not work under ZeRO-3",
+            "predict_with_generate does not work under ZeRO-3: LLaMA-Factory stops with a ValueError",
             reading.origin("predict_with_generate"),
             (sharding, "ZeRO-3"),
             help="use ZeRO-2, or generate in a run of its own",

@@ -12,16 +12,19 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..trainer import argument
+
 
 class PackingAttention(Rule):
     """Samples are packed together with an attention kernel that does not keep them apart.
 
     The samples of one row then see each other. Flash attention takes the boundaries from the position ids; Axolotl warns that
-    "sample_packing without an attention backend does not handle cross-sample decontamination", TRL (0.19 to 1.8) that packing
-    "may lead to cross-contamination between batches".
+    "sample_packing without an attention backend does not handle cross-sample decontamination", TRL (0.19 to 1.15) that packing
+    "may lead to cross-contamination".
 
     How sure: both frameworks' own warnings. Reported for Axolotl where no attention is chosen at all, for TRL where sdpa or
-    eager is chosen and the release is not known to be 1.16 or later. Pretraining tolerates it.
+    eager is chosen and the release is not known to be 1.16 or later. Pretraining tolerates it; preference and RL runs do not
+    pack, and refuse it.
     """
 
     code = "DAT003"
@@ -96,7 +99,7 @@ class PackingAttention(Rule):
         packing, kernel = job.packing, job.attention
         if packing is None or packing.value is not True or job.value("method") == "pretrain":
             return
-        if job.undecided("attention"):
+        if job.undecided("attention") or argument(job, "rl") is not None:
             return
         chosen = kernel is not None and not isinstance(kernel.origin, DefaultOrigin)
         if job.reading("axolotl") is not None:

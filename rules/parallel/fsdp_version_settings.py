@@ -19,12 +19,12 @@ class FsdpVersionSettings(Rule):
     """A setting of one FSDP version is used with the other.
 
     FSDP 2 takes `fsdp_reshard_after_forward` as true or false, FSDP 1 as a strategy (`FULL_SHARD` …); Accelerate stops on
-    the wrong kind. FSDP 2 has no `LOCAL_STATE_DICT` and no `forward_prefetch`: ValueErrors too. Accelerate's own
-    `fsdp_version` is 1 where the file does not state it.
+    the wrong kind. FSDP 2 has no `LOCAL_STATE_DICT`: a ValueError too. Accelerate's own `fsdp_version` is 1 where the file
+    does not state it.
 
     How sure: the checks are in Accelerate's source (1.15; `fsdp_version` came with 1.6). The file is read as Accelerate
     reads it, strings included. `fsdp_sharding_strategy`, `fsdp_use_orig_params`, `fsdp_sync_module_states` and
-    `fsdp_backward_prefetch` are ignored by version 2 with a warning and not reported here.
+    `fsdp_backward_prefetch` are ignored by version 2 with a warning, `fsdp_forward_prefetch` without one: not reported here.
     """
 
     code = "PAR007"

@@ -21,8 +21,8 @@ LOOPED = {
 
 DEEPSPEED_KNOWS = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
 """Blocks DeepSpeed makes leaves of its own accord (runtime/zero/leaf_module_config.py, 0.19.8)."""
-KNOWN_FROM = "0.18.3"
-"""From here on taken to have that list; sampled releases with it are 0.19.x."""
+KNOWN_FROM = "0.18"
+"""First DeepSpeed release with that list; 0.17.6 has none."""
 
 
 class Zero3ExpertsHang(Rule):
@@ -34,7 +34,7 @@ class Zero3ExpertsHang(Rule):
     `zero_optimization.leaf_module` in DeepSpeed's, or `set_z3_leaf_modules` in code.
 
     How sure: reported many times, fixed case by case. LLaMA-Factory and Axolotl set the leaf themselves, transformers 5
-    fuses the experts, and newer DeepSpeed knows Mixtral's and Qwen's blocks: then nothing is said. A script may set the
+    fuses the experts, and DeepSpeed from 0.18 on knows Mixtral's and Qwen's blocks: then nothing is said. A script may set the
     leaf in code, so it is a warning of medium confidence.
     """
 

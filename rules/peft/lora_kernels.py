@@ -22,8 +22,8 @@ class LoraKernels(Rule):
     Its schema raises "lora_mlp_kernel, lora_qkv_kernel, and lora_o_kernel are not compatible with 8-bit LoRA" and "… with
     trust_remote_code".
 
-    How sure: checks of Axolotl's schema, made before the model is loaded: for 8-bit weights in
-    every release from 0.5 to 0.19, for remote code since 0.16 (a warning where the release is not known).
+    How sure: checks of Axolotl's schema, made before the model is loaded: for 8-bit weights in every release that has the
+    kernels (0.7 to 0.19), for remote code since 0.15 (a warning where the release is not known).
     """
 
     code = "PFT017"
@@ -79,7 +79,7 @@ class LoraKernels(Rule):
             other, what = "trust_remote_code", "trust_remote_code"
         else:
             return
-        known = other == "load_in_8bit" or always_at_least(context.version(reading, "axolotl"), "0.16") is True
+        known = other == "load_in_8bit" or always_at_least(context.version(reading, "axolotl"), "0.15") is True
         yield self.finding(
             f"{kernel} does not go with {what}",
             reading.origin(kernel),

@@ -37,7 +37,6 @@ class Bf16ModelInFp16(Rule):
         "https://github.com/deepspeedai/DeepSpeed/issues/4017",
         "https://github.com/deepspeedai/DeepSpeedExamples/issues/418",
         "https://github.com/hiyouga/LlamaFactory/issues/986",
-        "https://github.com/huggingface/transformers/pull/11274",
     )
     catalogue = ("fp16.bf16-native-model",)
     good = (

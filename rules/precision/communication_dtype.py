@@ -24,7 +24,7 @@ class CommunicationDtype(Rule):
     DeepSpeed takes these three words (in any case) and raises "Invalid communication_data_type" for every other, torch's
     own ``bfloat16`` and ``float32`` included.
 
-    How sure: get_communication_data_type in every release read (0.8 to 0.19); up to 0.12 bf16 itself was spelled ``bfp16``,
+    How sure: get_communication_data_type in every release read (0.8 to 0.19); up to 0.13 bf16 itself was spelled ``bfp16``,
     so that spelling is left alone.
     """
 
