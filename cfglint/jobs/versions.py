@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 DISTRIBUTIONS = {
     "transformers": "transformers",
@@ -25,7 +27,7 @@ DISTRIBUTIONS = {
 """Distribution name to the framework's name here."""
 
 _REQUIREMENT = re.compile(
-    r"^\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*((?:===|==|~=|!=|<=|>=|<|>)[^;#\"']+)", re.MULTILINE
+    r"^\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*((?:===|==|~=|!=|<=|>=|<|>)[^;#\"'\n]+)", re.MULTILINE
 )
 _LOCKED = re.compile(r'^name = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE)
 _TOO_MANY_DIGITS = re.compile(r"[0-9]{20}")
@@ -49,6 +51,45 @@ def parse_requirements(text: str) -> dict[str, str]:
     return found
 
 
+def parse_project(text: str) -> dict[str, str]:
+    """The same from a ``pyproject.toml``: project and optional dependencies, dependency groups, Poetry's tables."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+    lines: list[str] = []
+
+    def gather(value: Any) -> None:
+        if isinstance(value, str):
+            lines.append(value)
+        elif isinstance(value, list):
+            for item in value:
+                gather(item)
+        elif isinstance(value, dict):
+            for item in value.values():
+                gather(item)
+
+    project = table.get("project")
+    if isinstance(project, dict):
+        gather(project.get("dependencies"))
+        gather(project.get("optional-dependencies"))
+    gather(table.get("dependency-groups"))
+    tool = table.get("tool")
+    poetry = tool.get("poetry") if isinstance(tool, dict) else None
+    declared = poetry.get("dependencies") if isinstance(poetry, dict) else None
+    for name, constraint in declared.items() if isinstance(declared, dict) else ():
+        if isinstance(constraint, str) and constraint[:1].isdigit():
+            lines.append(f"{name}=={constraint}")
+        elif isinstance(constraint, str) and constraint[:1] in "<>=~!":
+            lines.append(f"{name}{constraint}")
+    return parse_requirements("\n".join(lines))
+
+
 @lru_cache(maxsize=4096)
 def versions_beside(folder: Path, root: Path) -> tuple[tuple[str, str], ...]:
     """Versions that files in ``folder`` or the folders above it up to ``root`` state; the nearest file wins."""
@@ -65,7 +106,8 @@ def versions_beside(folder: Path, root: Path) -> tuple[tuple[str, str], ...]:
         for name in (*REQUIREMENT_FILES, "pyproject.toml"):
             text = _read(here / name)
             if text:
-                for framework, specifier in parse_requirements(text).items():
+                stated = parse_project(text) if name.endswith(".toml") else parse_requirements(text)
+                for framework, specifier in stated.items():
                     found.setdefault(framework, specifier)
         if here == root or root not in here.parents:
             return tuple(found.items())
