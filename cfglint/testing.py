@@ -1,10 +1,10 @@
 """The harness for rule authors: run a rule over files, and hold its good and bad examples to their word.
 
-    from cfglint.testing import check_examples
-    from my_rules.naming import RunNeedsName
+from cfglint.testing import check_examples
+from my_rules.naming import RunNeedsName
 
-    def test_examples() -> None:
-        check_examples(RunNeedsName)
+def test_examples() -> None:
+    check_examples(RunNeedsName)
 """
 
 from __future__ import annotations

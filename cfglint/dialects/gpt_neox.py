@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cfglint.dialects import megatron_core
 from cfglint.dialects.base import Dialect, Recognition
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, text
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, text, word
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.source.node import Document, Entry, Mapping, Scalar, Sequence
 
@@ -51,21 +51,21 @@ def underscored(root: Mapping) -> Mapping:
 
 def _state_precision(facts: FactReader) -> None:
     """``precision``, else DeepSpeed's sections; ``fp16`` may itself name bfloat16."""
-    word = {"bfloat16": "bf16", "fp16": "fp16", "fp32": "fp32"}.get(str(facts.value("precision")))
+    kind = {"bfloat16": "bf16", "fp16": "fp16", "fp32": "fp32"}.get(str(facts.value("precision")))
     route: tuple[str, ...] = ("precision",)
-    if word is None:
+    if kind is None:
         for key in ("bf16", "fp16"):
             section = facts.under(key)
             if section.on("enabled") or section.on(key):
-                word, route = key, (key, "enabled" if section.given("enabled") else key)
+                kind, route = key, (key, "enabled" if section.given("enabled") else key)
                 if text(section.value("type")) == "bfloat16":
-                    word = "bf16"
+                    kind = "bf16"
                 break
-    if word is None:
+    if kind is None:
         return
-    facts.state("weight_dtype", word, *route)
-    facts.state("compute_dtype", "none" if word == "fp32" else word, *route)
-    facts.state("master_weights", word != "fp32", *route)
+    facts.state("weight_dtype", kind, *route)
+    facts.state("compute_dtype", "none" if kind == "fp32" else kind, *route)
+    facts.state("master_weights", kind != "fp32", *route)
 
 
 def _state_batch(facts: FactReader) -> None:
@@ -84,7 +84,7 @@ def _state_parallel(facts: FactReader) -> None:
         facts.state("pipeline_parallel_size", max(1, stages), "pipe_parallel_size")
     facts.integer("zero_stage", ("zero_optimization", "stage"), low=0)
     for key, fact in (("offload_optimizer", "offload_optimizer"), ("offload_param", "offload_parameters")):
-        device = text(facts.value("zero_optimization", key, "device"))
+        device = word(facts.node("zero_optimization", key, "device"))
         if device in ("none", "cpu", "nvme"):
             facts.state(fact, device, "zero_optimization", key, "device")
     if facts.on("zero_optimization", "cpu_offload"):

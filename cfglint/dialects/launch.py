@@ -68,7 +68,7 @@ MODULES = {
     "llamafactory.cli": "llamafactory",
     **{f"trl.scripts.{trainer}": "trl" for trainer in sorted(TRL_TRAINERS)},
 }
-CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg")
+CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg", "job.config_file")
 DEEPSPEED_FLAGS = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config")
 TRAINER_KEYS = frozenset(
     [

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, boolean, dtype, integer, number, text, texts
+from cfglint.dialects.values import FactReader, boolean, dtype, integer, text, texts, word
 from cfglint.jobs.facts import UNKNOWN
 
 VOCABULARY_MULTIPLE: Final = 128
@@ -114,13 +114,11 @@ def state_precision(facts: FactReader) -> None:
 def state_memory(facts: FactReader) -> None:
     """Recomputation, kernels, and how optimizer states and parameters are sharded over data parallelism."""
     for key in ("recompute_granularity", "activations_checkpoint_granularity"):
-        value = text(facts.value(key))
+        value = word(facts.node(key))
         if is_unknown(value):
             facts.state("gradient_checkpointing", UNKNOWN, key)
-        elif value in ("full", "selective"):
+        elif value in ("full", "selective", "none"):
             facts.state("gradient_checkpointing", value, key)
-        elif value in ("false", "none"):
-            facts.state("gradient_checkpointing", "none", key)
     if facts.on("recompute_activations"):
         facts.state("gradient_checkpointing", "selective", "recompute_activations")
     for key in ("checkpoint_activations", "deepspeed_activation_checkpointing"):
@@ -329,8 +327,3 @@ def precision_word(value: Any) -> str | None:
     if isinstance(value, str):
         value = value.removesuffix("-mixed").removesuffix("-true")
     return dtype(value)
-
-
-def positive(value: Any) -> float | None:
-    found = number(value)
-    return found if found is not None and found > 0 else None

@@ -87,7 +87,7 @@ def _state_model(facts: ResolvingReader) -> None:
         elif loads == "from_pretrained":
             facts.default("weight_dtype", UNKNOWN, FRAMEWORK, "", "the checkpoint's dtype")
     name = text(model.value("attn_implementation"))
-    kernel = attention(name) or {"te": "flash2", "flash": "flash2", "flex": "flex", "sdpa": "sdpa"}.get(name or "")
+    kernel = attention(name) or {"flash": "flash2", "flex": "flex"}.get(name or "")
     if kernel is not None:
         model.state("attention", kernel, "attn_implementation")
     backend = {"te": "flash2", "sdpa": "sdpa", "flex": "flex", "eager": "eager"}.get(

@@ -83,6 +83,13 @@ def text(value: Value) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
+def word(node: Node | None) -> str | None:
+    """Text as it is written, ``none`` included: a choice that is called so is no null."""
+    return (
+        node.value.strip() if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip() else None
+    )
+
+
 def dtype(value: Value) -> str | None:
     """``torch.bfloat16``, ``bfloat16``, ``bf16`` … to ``fp32``, ``bf16``, ``fp16``, ``fp8``."""
     if isinstance(value, int) and not isinstance(value, bool):

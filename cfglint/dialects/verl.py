@@ -262,12 +262,17 @@ def _state_fsdp(actor: ResolvingReader, strategy: str | None, command: str) -> N
         # moved to the host between the phases of a step, back on the device while the policy is updated
         if settings.on(key):
             actor.reading.context[key] = True
-    settings.dtype("weight_dtype", "model_dtype")
+    stored = settings.dtype("weight_dtype", "model_dtype")
     if not stated("weight_dtype") and (command or actor.mapping("fsdp_config") is not None):
         actor.default("weight_dtype", "fp32", "verl", "", "fsdp_config.model_dtype")
     mixed = settings.under("mixed_precision")
     if mixed.dtype("compute_dtype", "param_dtype") is None and settings.dtype("compute_dtype", "dtype") is None:
-        actor.default("compute_dtype", "bf16", "verl", "", "fsdp_config.mixed_precision")
+        if stored == "bf16":
+            settings.state("compute_dtype", "none", "model_dtype")  # gathered in the dtype they are stored in
+        else:
+            actor.default("compute_dtype", "bf16", "verl", "", "fsdp_config.mixed_precision")
+    if not stated("loss_kernel") and command:
+        actor.default("loss_kernel", "triton", "verl", "", "flash-attn's cross entropy")
     actor.integer(
         "context_parallel_size",
         "ulysses_sequence_parallel_size",
