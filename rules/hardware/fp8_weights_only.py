@@ -9,9 +9,11 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, quantization_method, runs_vllm, text
+from ..serving.server import all_below, before, quantization_method, runs_vllm, text
 
 ADA = (8, 9)
+MARLIN_SINCE = "0.6"
+"""Sampled releases before it (0.4.3) refuse FP8 below Ada: quantization-capability's finding."""
 
 
 class Fp8WeightsOnly(Rule):
@@ -51,7 +53,7 @@ class Fp8WeightsOnly(Rule):
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked = text(job, "quantization")
         method = asked.value.lower() if asked is not None else quantization_method(job)
-        if method != "fp8" or not runs_vllm(job) or not all_below(job, ADA):
+        if method != "fp8" or not runs_vllm(job) or not all_below(job, ADA) or before(job, MARLIN_SINCE):
             return
         yield self.finding(
             f"{job.hardware.name} has no FP8 arithmetic: weights are kept in FP8 and multiplied in 16 bits",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.jobs.facts import DefaultOrigin, Fact
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_at_least, always_below
+from cfglint.jobs.versions import always_at_least
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
 from ..trainer import adapters, argument, argument_number, argument_on, trainer_readings, word
 
-DEFAULT_SHARE_FROM = "0.20"
-"""First TRL release read whose ``vllm_gpu_memory_utilization`` is 0.3; 0.9 before."""
+GIB = 2**30
 
 
 class ColocatedVllmShare(Rule):
@@ -24,9 +22,10 @@ class ColocatedVllmShare(Rule):
     model must fit into the rest. A share copied from a serving setup (0.7 to 0.9) leaves too little, and the run ends in
     CUDA out of memory at the first optimizer step. `vllm_enable_sleep_mode` frees the share during the step.
 
-    How sure: reported; TRL lowered its own default from 0.9 to 0.3. A warning for full training above 0.5, information for
-    adapters. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit beside
-    what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out.
+    How sure: with a known accelerator the low end of the training estimate is added to vLLM's share, and a finding means that
+    the sum is too much. Otherwise a share above 0.5 is a warning for full training and information for adapters; TRL's own
+    default is 0.3. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit
+    beside what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out.
     """
 
     code = "MEM014"
@@ -40,6 +39,7 @@ class ColocatedVllmShare(Rule):
         "https://github.com/huggingface/trl/issues/2927",
         "https://github.com/huggingface/trl/pull/3968",
         "https://github.com/modelscope/ms-swift/issues/7125",
+        "https://github.com/huggingface/trl/blob/v1.16.0/trl/trainer/grpo_config.py",
     )
     parameters = {
         "share": Parameter(0.5, "share of the GPU above which it is reported"),
@@ -60,6 +60,21 @@ class ColocatedVllmShare(Rule):
             vllm_mode: colocate
             vllm_gpu_memory_utilization: 0.3
             """,
+        ),
+        example(
+            "grpo.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-7B
+            dataset_name: our/prompts
+            reward_funcs: accuracy
+            num_generations: 8
+            per_device_train_batch_size: 8
+            learning_rate: 1.0e-6
+            use_vllm: true
+            vllm_mode: server
+            vllm_gpu_memory_utilization: 0.9
+            """,
+            note="a server has its GPU for itself",
         ),
     )
     bad = (
@@ -95,15 +110,25 @@ class ColocatedVllmShare(Rule):
         if mode != "colocate" and not (mode is None and "trl" in dialects and always_at_least(version, "1.0")):
             return
         share = argument_number(job, "vllm_gpu_memory_utilization")
-        if (
-            share is None
-            and argument(job, "vllm_gpu_memory_utilization") is None
-            and always_below(version, DEFAULT_SHARE_FROM)
-        ):
-            share = Fact(0.9, DefaultOrigin("trl", f"<{DEFAULT_SHARE_FROM}"))
+        if share is None or not 0 < share.value <= 1:
+            return
+        if not sleeps and job.hardware.accelerator is not None:
+            memory = context.estimate(job).memory
+            if memory.used is not None and not memory.missing:
+                capacity = memory.capacity or job.hardware.accelerator.usable_bytes
+                if memory.used.low + share.value * capacity > capacity:
+                    yield self.finding(
+                        f"vLLM takes {share.value * capacity / GIB:.1f} GiB of each GPU and training needs at least "
+                        f"{memory.used.low / GIB:.1f}: together more than the {capacity / GIB:.1f} there are",
+                        share,
+                        (argument(job, "vllm_mode"), "on the training GPUs"),
+                        help="lower vllm_gpu_memory_utilization, or let vLLM sleep (vllm_enable_sleep_mode; sleep_level in ms-swift)",
+                        job=job,
+                    )
+                return
         most = self.options["share"]
         asleep = self.options["sleeping_share"]
-        if share is None or not isinstance(most, (int, float)) or share.value <= most:
+        if not isinstance(most, (int, float)) or share.value <= most:
             return
         if sleeps and (not isinstance(asleep, (int, float)) or share.value < asleep):
             return
@@ -111,7 +136,7 @@ class ColocatedVllmShare(Rule):
         yield self.finding(
             f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}, {1 - share.value:.0%} is left "
             "for training on it",
-            share if not isinstance(share.origin, DefaultOrigin) else on,
+            share,
             (argument(job, "vllm_mode"), "on the training GPUs"),
             help="lower vllm_gpu_memory_utilization (TRL's default is 0.3)" + ("" if sleeps else ", or let vLLM sleep"),
             severity=severity,

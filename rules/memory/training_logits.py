@@ -24,7 +24,8 @@ class TrainingLogits(Rule):
     large vocabulary runs out of memory at lengths a larger one trains at. A fused loss never makes them.
 
     How sure: from the estimate, which shows the working. It is a warning where the logits alone take half of the
-    accelerator, else information, and only where no fused or chunked loss is in force and the accelerator is known.
+    accelerator, else information, and only where no fused or chunked loss is in force and the accelerator is known. Where the
+    whole run does not fit, MEM001 says so with the logits' share, and nothing is said here.
     """
 
     code = "MEM012"
@@ -62,7 +63,7 @@ class TrainingLogits(Rule):
             bf16: true
             per_device_train_batch_size: 4
             num_train_epochs: 1
-            max_length: 16384
+            max_length: 8192
             gradient_checkpointing: true
             """,
             gpu="A100-80GB",
@@ -81,6 +82,8 @@ class TrainingLogits(Rule):
         memory = context.estimate(job).memory
         part = next((c for c in memory.components if c.name == PART), None)
         capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
+        if memory.verdict in ("oom", "likely-oom"):
+            return  # MEM001's finding, which names the logits
         if part is None or not isinstance(share, (int, float)) or part.bytes < share * capacity:
             return
         severity: Severity = "warning" if part.bytes >= 0.5 * capacity else "info"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.dialects.values import boolean
+from cfglint.dialects.values import boolean, integer
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
@@ -114,6 +114,8 @@ class NewTokensNotTrained(Rule):
             resized = boolean(reading.value("resize_vocab")) is True
             if reading.context.get("trains") is False or not (resized or added) or given(reading, "additional_target"):
                 return
+            if added is None and integer(reading.value("quantization_bit")) is not None:
+                return  # PFT013: a quantized model's embedding cannot be resized at all
             yield self._finding(reading, added or "resize_vocab", "additional_target: embed_tokens,lm_head")
 
     def _finding(self, reading: Reading, key: str, advice: str, severity: Severity | None = None) -> Finding:

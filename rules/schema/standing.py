@@ -34,6 +34,14 @@ SAME_MEANING: Final = frozenset({
 """Renamed keys whose value keeps its meaning under the new name."""
 
 
+READ_FROM_ENVIRONMENT: Final = frozenset({("fp8_config", "use_mxfp8_block_scaling")})
+"""Keys that no option of ``accelerate launch`` has: the launcher hands every key of the block on as an environment variable,
+and the FP8 recipe reads it (accelerate/utils/launch.py and dataclasses.py, 1.15)."""
+
+OWN_RULE: Final = frozenset({("deepspeed", ("amp",))})
+"""Keys whose standing a rule of their own tells: DeepSpeed's ``amp`` is PRC012's."""
+
+
 @dataclass(frozen=True)
 class StatedKey:
     """A key of a file with its row in the table and its standing in the release the files state."""
@@ -127,6 +135,8 @@ def stated_keys(reading: Reading, context: Context) -> Iterator[StatedKey]:
         info, owner = schema.key(*route), schema.owner_of(*route) or schema
         if info is None or (info.since is None and info.removed_in is None and info.deprecated_in is None):
             continue
+        if (owner.name, route) in OWN_RULE:
+            continue
         if owner.framework not in versions:
             versions[owner.framework] = stated_version(reading, owner, context)
         stated = versions[owner.framework]
@@ -165,6 +175,8 @@ def unknown_keys(reading: Reading, context: Context) -> Iterator[tuple[Schema, U
     whole = load_schema("trl") if reading.dialect == "trl" else schema
     for found in whole.unknown_keys(reading.root):
         if str(found.route[-1]).startswith(("_", "#", "//")) or "comment" in str(found.route[-1]).lower():
+            continue
+        if found.route in READ_FROM_ENVIRONMENT:
             continue
         owner = whole.owner_of(*found.route) or whole
         yield owner, found, stated_version(reading, owner, context)

@@ -47,5 +47,8 @@ class JsonLeniency(ProblemRule):
     )
 
     def tolerated(self, problem: Problem, file: SourceFile, context: Context) -> bool:
-        """DeepSpeed reads its own files with hjson; Accelerate and the HF Trainer read the same file strictly."""
+        """DeepSpeed reads its own files with hjson; Accelerate and the HF Trainer read the same file strictly. In a file
+        that does not parse at all SRC001 has said so, and what follows the break is its echo."""
+        if any(other.code == "SRC001" for other in file.problems):
+            return True
         return "hjson" in " ".join(problem.accepted_by) and dialects_of(file, context) == {"deepspeed"}
