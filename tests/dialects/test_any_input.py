@@ -11,13 +11,23 @@ from cfglint.dialects import (
     accelerate,
     axolotl,
     deepspeed,
+    gpt_neox,
     hf_generation_config,
     hf_model_config,
     hf_quant_config,
     hf_training_args,
+    litgpt,
     llamafactory,
+    llm_foundry,
+    maxtext,
+    megatron,
+    ms_swift,
+    nemo,
     peft_adapter,
+    torchtitan,
+    torchtune,
     trl,
+    verl,
 )
 from cfglint.dialects.base import Dialect
 from cfglint.jobs.facts import UNKNOWN, Reading
@@ -27,8 +37,8 @@ from cfglint.source.node import Mapping
 DIALECTS: list[Dialect] = [
     module.DIALECT
     for module in (
-        accelerate, axolotl, deepspeed, hf_generation_config, hf_model_config, hf_quant_config, hf_training_args,
-        llamafactory, peft_adapter, trl,
+        accelerate, axolotl, deepspeed, gpt_neox, hf_generation_config, hf_model_config, hf_quant_config, hf_training_args,
+        litgpt, llamafactory, llm_foundry, maxtext, megatron, ms_swift, nemo, peft_adapter, torchtitan, torchtune, trl, verl,
     )
 ]  # fmt: skip
 
@@ -37,7 +47,9 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "zero_stage": int, "lora_rank": int, "lora_targets": list, "learning_rate": float, "compute_dtype": str,
     "weight_dtype": str, "quantization": str, "method": str, "optimizer": str, "model_id": str, "packing": bool,
     "gpus_per_node": int, "nodes": int, "fsdp": str, "fsdp_version": int, "gradient_checkpointing": str,
-    "max_steps": int, "epochs": float, "tf32": bool, "compile": bool, "offload_optimizer": str,
+    "max_steps": int, "epochs": float, "tf32": bool, "compile": bool, "offload_optimizer": str, "fp8_linear": bool,
+    "tensor_parallel_size": int, "pipeline_parallel_size": int, "context_parallel_size": int, "expert_parallel_size": int,
+    "master_weights": bool, "attention": str, "loss_kernel": str, "warmup_steps": int, "warmup_ratio": float, "gpu": str,
 }  # fmt: skip
 
 _KEYS = sorted(
@@ -48,12 +60,25 @@ _KEYS = sorted(
         "quantization_config", "text_config", "plugins", "fsdp", "rl", "adapter", "load_in_4bit", "use_peft", "beta",
         "num_generations", "distributed_type", "num_machines", "peft_type", "quant_method", "bits", "quant_algo",
         "architectures", "model_type", "hidden_size", "num_layers", "liger_kernel_config", "parallelism_config",
+        "_component_", "_target_", "lora_rank", "optimizer", "tokenizer", "dataset", "training", "parallelism", "job", "flavor",
+        "train", "trainer", "devices", "data", "precision", "defaults", "policy", "dtensor_cfg", "megatron_cfg", "cluster", "grpo",
+        "actor_rollout_ref", "actor", "rollout", "n", "algorithm", "modules", "pre_trainer", "framework", "overrides",
+        "MODEL_ARGS", "--num-layers", "--hidden-size", "--micro-batch-size", "ENV_VARS", "num_attention_heads", "vocab_size",
+        "tuner_type", "quant_bits", "max_length", "parameters", "integrations", "command", "compute", "gpus", "attn_config",
+        "d_model", "n_heads", "n_layers", "max_duration", "scheduler", "t_warmup", "attention_config", "activation",
+        "intermediate_size", "mlp_multiple_of", "swiglu", "num_experts", "base_config", "ici_tensor_parallelism", "distributed",
+        "step_scheduler", "pp_size", "loss_fn", "packed_sequence", "checkpoint_dir", "lora_r", "global_batch_size",
+        "micro_batch_size", "skypilot", "accelerators", "config", "tokenizer_model", "max_prompt_length",
     }
 )  # fmt: skip
 
 _scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 10**20), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["auto", "${X}", "", "no", "full", "cpu", "lora", "bfloat16", "2e-5", "FSDP", "DEEPSPEED", "dpo"]),
+    st.sampled_from(
+        ["auto", "${X}", "", "no", "full", "cpu", "lora", "bfloat16", "2e-5", "FSDP", "DEEPSPEED", "dpo", "${model}", "${n}",
+         "${mul:${n},2}", "${.n}", "???", "100ba", "torch.optim.AdamW", "torchtune.models.llama3_1.lora_llama3_1_8b", "flash",
+         "megatron", "torchtitan", "maxtext", "swiglu", "bnb.nf4", "a.yaml", "H100:8", "mpt_causal_lm", "rope", "full.x"]
+    ),
     st.text(max_size=8),
 )  # fmt: skip
 _values = st.recursive(

@@ -108,4 +108,4 @@ def test_a_trainer_with_deepspeed_keys_of_its_own_is_not_a_deepspeed_file(recogn
     attention_config: []
     lr_decay_style: cosine
     """
-    assert recognised(text) is None
+    assert recognised(text) == "gpt-neox"

@@ -1,0 +1,119 @@
+"""torchtitan's TOML and command, and Primus in its words."""
+
+from cfglint.dialects.recognise import recognise_files
+from cfglint.jobs.facts import DefaultOrigin, Reading
+from cfglint.source.shell import parse_shell
+from cfglint.source.toml import parse_toml
+from cfglint.source.yaml import parse_yaml
+
+CONFIG = """
+[job]
+dump_folder = "./outputs"
+[model]
+name = "llama3"
+flavor = "70B"
+converters = ["float8"]
+[optimizer]
+name = "AdamW"
+lr = 1.5e-4
+[lr_scheduler]
+warmup_steps = 200
+[training]
+local_batch_size = 8
+global_batch_size = 512
+seq_len = 8192
+max_norm = 1.0
+steps = 1000
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8
+context_parallel_degree = 1
+[activation_checkpoint]
+mode = "full"
+[compile]
+enable = true
+"""
+
+
+def read(text: str) -> Reading:
+    readings, _ = recognise_files([parse_toml("train.toml", text.lstrip("\n"))])
+    assert len(readings) == 1
+    return readings[0]
+
+
+def test_facts_and_their_lines() -> None:
+    reading = read(CONFIG)
+    expected = {
+        "model_id": ("meta-llama/Llama-3.1-70B", 5), "fp8_linear": (True, 6), "optimizer": ("adamw_torch_fused", 8),
+        "learning_rate": (1.5e-4, 9), "warmup_steps": (200, 11), "micro_batch_size": (8, 13), "global_batch_size": (512, 14),
+        "sequence_length": (8192, 15), "max_grad_norm": (1.0, 16), "max_steps": (1000, 17), "fsdp": ("full_shard", 20),
+        "tensor_parallel_size": (8, 21), "context_parallel_size": (1, 22), "gradient_checkpointing": ("full", 24),
+        "compile": (True, 26),
+    }  # fmt: skip
+    assert (reading.dialect, reading.role, reading.framework) == ("torchtitan", "run", "torchtitan")
+    for name, (value, line) in expected.items():
+        fact = reading.facts.fact(name)
+        assert fact is not None, name
+        assert (fact.value, fact.describe()) == (value, f"train.toml:{line}"), name
+    for name, value in (
+        ("weight_dtype", "fp32"),
+        ("compute_dtype", "bf16"),
+        ("fsdp_version", 2),
+        ("method", "pretrain"),
+    ):
+        fact = reading.facts.fact(name)
+        assert fact is not None
+        assert fact.value == value
+        assert isinstance(fact.origin, DefaultOrigin)
+
+
+def test_old_places_of_the_degrees() -> None:
+    text = CONFIG.replace(
+        "local_batch_size = 8", "batch_size = 4\ndata_parallel_degree = 8\ntensor_parallel_degree = 2"
+    )
+    text = (
+        text[: text.index("[parallelism]")]
+        + "[experimental]\npipeline_parallel_degree = 4\n"
+        + text[text.index("[activation") :]
+    )
+    facts = read(text).facts
+    assert (facts.value("micro_batch_size"), facts.value("tensor_parallel_size")) == (4, 2)
+    assert (facts.value("pipeline_parallel_size"), facts.value("data_parallel_size")) == (4, 8)
+
+
+def test_replicas_and_a_single_shard() -> None:
+    facts = read(CONFIG.replace("replicate_degree = 1", "replicate_degree = 2")).facts
+    assert facts.value("fsdp") == "hybrid_shard"
+    assert read(CONFIG.replace("shard_degree = -1", "shard_degree = 1")).facts.value("fsdp") == "none"
+
+
+def test_flags_beside_the_file_bring_no_defaults() -> None:
+    text = "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file ./a.toml --training.local_batch_size 2\n"
+    launch, flags = recognise_files([parse_shell("run.sh", text)])[0]
+    assert [(r.role, r.target) for r in launch.references] == [("config", "./a.toml")]
+    assert (flags.role, flags.facts.value("micro_batch_size"), flags.facts.fact("weight_dtype")) == (
+        "arguments",
+        2,
+        None,
+    )
+
+
+def test_primus_in_its_words() -> None:
+    text = (
+        "work_group: amd\nmodules:\n  pre_trainer:\n    framework: torchtitan\n    config: pre_trainer.yaml\n"
+        "    model: llama3.1_8B-fp8.yaml\n    overrides:\n      training: {local_batch_size: 6, seq_len: 4096}\n"
+        "      activation_checkpoint: {mode: none}\n"
+    )
+    reading = recognise_files([parse_yaml("a.yaml", text)])[0][0]
+    facts = reading.facts
+    assert (reading.dialect, facts.value("model_id")) == ("torchtitan", "meta-llama/Llama-3.1-8B")
+    assert (facts.value("micro_batch_size"), facts.value("gradient_checkpointing")) == (6, "none")
+
+
+def test_other_toml_is_left_alone() -> None:
+    for text in (
+        "[training]\nsteps = 3\n[model]\nname = 'x'\n",
+        "[job]\na = 1\n[metrics]\n[checkpoint]\n[profiling]\n",
+    ):
+        assert recognise_files([parse_toml("a.toml", text)])[0] == []
