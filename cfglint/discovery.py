@@ -189,6 +189,17 @@ def _ignore_files_above(folder: str) -> tuple[_IgnoreFile, ...]:
         current = parent
 
 
+def _is_pattern(line: str) -> bool:
+    """False for a line that no matcher takes (``!``, ``[z-a]``): git passes over it, and the others count."""
+    import pathspec
+
+    try:
+        pathspec.GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
+
+
 def _ignore_file(folder: str, name: str) -> _IgnoreFile | None:
     path = os.path.join(folder, name)
     try:
@@ -200,8 +211,5 @@ def _ignore_file(folder: str, name: str) -> _IgnoreFile | None:
         return None
     import pathspec
 
-    try:
-        spec = pathspec.GitIgnoreSpec.from_lines(lines)
-    except ValueError:
-        return None
+    spec = pathspec.GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
     return _IgnoreFile(folder.rstrip(os.sep) + os.sep, spec)

@@ -6,6 +6,7 @@ hyphens. The JSON Schema that editors use comes from :class:`SettingsTable`.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -19,7 +20,9 @@ def _hyphened(name: str) -> str:
 class Table(BaseModel):
     """A table with known keys only."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, alias_generator=_hyphened, populate_by_name=False)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, alias_generator=_hyphened, populate_by_name=False
+    )
 
 
 Count = Annotated[int, Field(ge=1)]
@@ -30,7 +33,7 @@ def _glob(text: str) -> str:
 
     try:
         pathspec.GitIgnoreSpec.from_lines([text])
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise PydanticCustomError("glob", "not a pattern as in .gitignore") from error
     return text
 
@@ -106,7 +109,9 @@ class SettingsTable(Table):
     )
     strict: bool = Field(False, description="also report what only a careful reader wants to hear of")
     preview: bool = Field(False, description="also run rules that are not stable yet")
-    per_file_ignores: dict[Glob, list[str]] = Field(default_factory=dict, description="glob to rules not reported there")
+    per_file_ignores: dict[Glob, list[str]] = Field(
+        default_factory=dict, description="glob to rules not reported there"
+    )
     severity: dict[str, Level] = Field(default_factory=dict, description="rule to level")
     exclude: list[Glob] | None = Field(None, description="globs of files not to look at, instead of the default ones")
     extend_exclude: list[Glob] = Field(default_factory=list, description="globs of files not to look at, besides")

@@ -10,6 +10,7 @@ from cfglint.dialects.schema import is_unknown, load_schema, type_members
 from cfglint.dialects.values import integer, number
 from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, Reading, beyond_counting
 from cfglint.jobs.job import ServingJob, TrainingJob
+from cfglint.jobs.versions import is_version
 from cfglint.source.node import Document, Mapping, Node, Route, Sequence, at, plain
 
 RENAMED = {"model": "model_id", "expert_parallel": "enable_expert_parallel"}
@@ -101,6 +102,8 @@ def read_value(key: str, value: Any) -> tuple[Any, str]:
             complaint = f"expected a number {bounds}, found {value}"
         elif beyond_counting(value):
             complaint = "expected a number that can be counted with, found a larger one"
+    if not complaint and key == "framework_version" and not is_version(str(value)):
+        complaint = "expected a version"
     return (UNKNOWN, complaint) if complaint else (value, "")
 
 

@@ -93,3 +93,10 @@ def test_a_context_beyond_counting_is_no_context(job: Path, capsys: pytest.Captu
     job.write_text(json.dumps(content))
     assert main(["estimate", "--format", "json", "job.yaml"]) == 0
     assert json.loads(capsys.readouterr().out)["jobs"][0]["model"]["parameters"] > 600e9
+
+
+def test_a_version_of_thousands_of_digits_is_named(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(f'cfglint: 1\nkind: train\nmodel: Qwen/Qwen2.5-7B\nframework_version: "{"9" * 5000}.1"\n')
+    assert main(["check", "--fail-on", "never", "job.yaml"]) == 0
+    assert main(["estimate", "job.yaml"]) == 2
+    assert "framework_version: expected a version" in capsys.readouterr().err

@@ -40,6 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "settings",
     (
         'exclude = ["!"]',
+        'exclude = ["[z-a]"]',
         'extend-exclude = ["!"]',
         '[per-file-ignores]\n"!" = ["MEM"]',
         '[dialects]\n"!" = "trl"',
@@ -52,6 +53,15 @@ def test_a_glob_that_is_none(folder: Path, capsys: pytest.CaptureFixture[str], s
     (folder / "cfglint.toml").write_text(settings)
     assert main(["check", "."]) == 2
     assert "not a pattern as in .gitignore" in capsys.readouterr().err
+
+
+def test_a_line_of_gitignore_that_no_matcher_takes_leaves_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("!\n[z-a]\ntrain.yaml\n")
+    assert main(["check", "--show-files", "--format", "concise", "."]) == 0
+    assert "train.yaml" not in capsys.readouterr().out
 
 
 def test_infinite_memory_is_no_setting(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
