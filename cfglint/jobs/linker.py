@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from cfglint.catalog.accelerators import Accelerator
-from cfglint.jobs.batch import settle_accumulation
 from cfglint.jobs.defaults import settle_defaults
 from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Reading, Reference, SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
@@ -255,7 +254,6 @@ class _Linker:
         job.model = self.models.find(job)
         if isinstance(job, TrainingJob):
             settle_precision(job)
-            settle_accumulation(job)
             job.sharding_open = _sharding_open(job, members)
         return job
 
