@@ -149,6 +149,11 @@ def exact(stated: str | None) -> str | None:
     return match.group(1) if match and "*" not in text else None
 
 
+def in_words(stated: str | None) -> str:
+    """A stated version for a message: ``4.57.1`` for ``==4.57.1``, a range as it is written."""
+    return exact(stated) or (stated or "").strip()
+
+
 def _bounds(stated: str | None) -> tuple[str | None, tuple[str, bool] | None]:
     """Lowest version allowed, and the highest with whether it is included."""
     single = exact(stated)

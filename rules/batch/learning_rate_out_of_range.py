@@ -120,7 +120,7 @@ class LearningRateOutOfRange(Rule):
         if not below and not above:
             return
         yield self.finding(
-            f"learning rate {shown(float(rate.value))} for {what} of a {self._size(job) / 1e9:.1f} B model: {usual}",
+            f"learning rate {shown(float(rate.value))} for {what} of {self._size(job) / 1e9:.1f} B parameters: {usual}",
             rate,
             (job.fact("method"), what),
             help="adapters take about ten times the rate of full fine-tuning",

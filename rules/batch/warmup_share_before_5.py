@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_below
+from cfglint.jobs.versions import always_below, in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import rename_key
@@ -71,7 +71,7 @@ class WarmupShareBefore5(Rule):
             reading = next((r for r in trainer_readings(job) if r.value("warmup_steps") is not None), None)
             edit = rename_key(reading, ("warmup_steps",), "warmup_ratio") if reading is not None else None
         yield self.finding(
-            f"warmup_steps {shown(steps.value)} is a share, which transformers {version} does not take",
+            f"warmup_steps {shown(steps.value)} is a share, which transformers {in_words(version)} does not take",
             steps,
             help="the share's key is warmup_ratio before transformers 5",
             fixes=(Fix("call it warmup_ratio", (edit,)),) if edit else (),

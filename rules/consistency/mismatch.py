@@ -94,7 +94,7 @@ def mismatch_finding(
     keys = ", ".join(m.key for m in items)
     fix = Fix(f"let the trainer fill in {keys}", tuple(edits), safe=False)
     return rule.finding(
-        f"DeepSpeed's {subject} {'differs' if len(items) == 1 else 'differ'} from the trainer's: {text}",
+        f"DeepSpeed's {subject} {'differ' if subject.endswith('settings') else 'differs'} from the trainer's: {text}",
         *where,
         help=f'write "auto" for {keys}: the trainer fills its own value in',
         notes=(STARTS_WITH,),

@@ -13,6 +13,7 @@ from cfglint.lint.finding import Finding, Where
 from cfglint.lint.rule import Rule, example
 
 from ..precision.overflow_families import family_of
+from ..schema.standing import FRAMEWORK_TITLES
 from .capability import AMPERE, below, described
 
 EMULATED_SINCE = "2.3"
@@ -147,7 +148,11 @@ class Bf16BeforeAmpere(Rule):
         if compute is not None and compute.value == "bf16":
             if isinstance(compute.origin, DefaultOrigin):
                 stated = next((r.origin("bf16") for r in job.readings if r.at("bf16") is not None), None)
-                return compute, stated, f"{compute.origin.framework} switches bf16 on by itself"
+                return (
+                    compute,
+                    stated,
+                    f"{FRAMEWORK_TITLES.get(compute.origin.framework, compute.origin.framework)} switches bf16 on by itself",
+                )
             return compute, compute, "bf16 is on"
         if compute is not None and compute.value == "none" and weights is not None and weights.value == "bf16":
             if isinstance(weights.origin, FileOrigin):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_below
+from cfglint.jobs.versions import always_below, in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -73,7 +73,7 @@ class MpsPrecision(Rule):
         stated = context.version(job, "torch")
         if always_below(stated, needed):
             yield self.finding(
-                f"{compute.value} mixed precision on {described(job)} needs torch {needed}, the job has torch {stated}",
+                f"{compute.value} mixed precision on {described(job)} needs torch {needed}, the job has torch {in_words(stated)}",
                 compute,
                 (job.hardware.origin, "Apple silicon"),
                 help=f"take torch {needed} or later, or train in fp32",

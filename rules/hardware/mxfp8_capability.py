@@ -19,7 +19,7 @@ CONSUMER_BLACKWELL = (12, 0)
 class Mxfp8Capability(Rule):
     """MXFP8 block scaling on a GPU without it.
 
-    ``use_mxfp8_block_scaling`` scales blocks of 32 values, which the tensor cores of data-centre Blackwell (compute capability
+    ``use_mxfp8_block_scaling`` scales blocks of 32 values, which the tensor cores of data-center Blackwell (compute capability
     10.0) do. Transformer Engine has no MXFP8 for Hopper or Ada, nor for compute capability 12.0 (RTX 50, RTX PRO).
 
     How sure: Transformer Engine's support matrix; Accelerate asks it when the run starts. The matrix grows with releases, so

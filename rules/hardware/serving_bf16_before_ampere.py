@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
+from cfglint.jobs.versions import in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import replace_value
@@ -91,9 +92,9 @@ class ServingBf16BeforeAmpere(Rule):
         refuses = before(job, REFUSES_UNTIL) and sure
         what = f"the checkpoint is bf16 and {gpu} has none"
         if falls_back:
-            message = f"{what}: vLLM {version(job)} falls back to {'float32' if refused else 'float16'}"
+            message = f"{what}: vLLM {in_words(version(job))} falls back to {'float32' if refused else 'float16'}"
         elif refuses:
-            message = f"{what}: vLLM {version(job)} refuses to start with dtype auto"
+            message = f"{what}: vLLM {in_words(version(job))} refuses to start with dtype auto"
         else:
             message = f"{what}: vLLM before 0.9 refuses to start with dtype auto, later ones fall back to {'float32' if refused else 'float16'}"
         yield self.finding(

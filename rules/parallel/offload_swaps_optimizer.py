@@ -25,7 +25,7 @@ class OffloadSwapsOptimizer(Rule):
 
     DeepSpeed steps offloaded states on the CPU, so Accelerate exchanges the trainer's optimizer. Torch's and bitsandbytes'
     32-bit AdamW become DeepSpeedCPUAdam in AdamW mode; everything else (8-bit AdamW, Adafactor, SGD, GaLore, Muon …) becomes
-    plain Adam with L2 regularisation, with the learning rate and weight decay of the one that was asked for. Nothing is
+    plain Adam with L2 regularization, with the learning rate and weight decay of the one that was asked for. Nothing is
     logged.
 
     How sure: read in Accelerate 1.15, not measured. Left out: DeepSpeed files with an `optimizer` of their own, or with

@@ -30,7 +30,7 @@ class AdapterSettings(Rule):
     """LoRA settings that do not go together.
 
     ``LoraConfig`` raises for ``layers_to_transform`` with a regular expression as target, for ``layers_pattern`` without
-    ``layers_to_transform``, for ``lora_bias`` with DoRA or a special initialisation. A ``loftq_config``, ``eva_config`` or
+    ``layers_to_transform``, for ``lora_bias`` with DoRA or a special initialization. A ``loftq_config``, ``eva_config`` or
     ``corda_config`` beside another ``init_lora_weights`` is passed over with a warning.
 
     How sure: checks of ``LoraConfig.__post_init__``, read in PEFT 0.21; Axolotl hands the same settings on. Where PEFT only

@@ -78,7 +78,7 @@ class LlamafactoryQuantization(Rule):
 
 def _clashes(reading: Reading) -> Iterator[tuple[str, str]]:
     if on(reading, "pissa_init"):
-        yield "pissa_init", "LLaMA-Factory does not initialise PiSSA on a quantized model"
+        yield "pissa_init", "LLaMA-Factory does not initialize PiSSA on a quantized model"
     if on(reading, "resize_vocab"):
         yield "resize_vocab", "the embedding of a quantized model cannot be resized"
     adapters = names(reading, "adapter_name_or_path")

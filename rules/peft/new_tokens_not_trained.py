@@ -120,7 +120,7 @@ class NewTokensNotTrained(Rule):
 
     def _finding(self, reading: Reading, key: str, advice: str, severity: Severity | None = None) -> Finding:
         return self.finding(
-            "tokens are added, but the embedding and the output head are frozen: the new tokens are never learnt",
+            "tokens are added, but the embedding and the output head are frozen: the new tokens are never learned",
             reading.origin(key),
             help=f"add {advice}",
             severity=severity,

@@ -15,15 +15,14 @@ from cfglint.source.node import Mapping, Route
 from .stated_precision import deepspeed_sections, on
 
 REMOVED_IN = "0.19.8"
-"""First DeepSpeed release read that refuses the section (0.18.9 still takes it)."""
-STILL_THERE = "0.19"
+"""First DeepSpeed release that refuses the section; 0.19.7 still takes it."""
 
 
 class DeepspeedAmp(Rule):
     """DeepSpeed's Apex AMP section, which recent releases refuse and ZeRO never took.
 
-    Up to 0.18 ``amp`` cannot be combined with ZeRO ("Amp and ZeRO are not currently compatible") nor with fp16 or bf16
-    ("Cannot enable both amp with (legacy) fp16 or bfloat16 mode"). DeepSpeed 0.19 has removed Apex AMP and stops at the
+    Up to 0.19.7 ``amp`` cannot be combined with ZeRO ("Amp and ZeRO are not currently compatible") nor with fp16 or bf16
+    ("Cannot enable both amp with (legacy) fp16 or bfloat16 mode"). DeepSpeed 0.19.8 has removed Apex AMP and stops at the
     section, even where it is switched off.
 
     How sure: assertions of DeepSpeed's engine and configuration. An error where it is on together with ZeRO, fp16 or bf16,
@@ -120,7 +119,7 @@ class DeepspeedAmp(Rule):
             if judged is not None:
                 severity, confidence = judged
                 yield self.finding(
-                    "DeepSpeed 0.19 has removed Apex AMP and stops at the amp section",
+                    f"DeepSpeed {REMOVED_IN} has removed Apex AMP and stops at the amp section",
                     reading.origin(*section, "amp"),
                     help="remove amp; enable fp16, bf16 or torch_autocast",
                     severity=severity,
@@ -139,6 +138,6 @@ class DeepspeedAmp(Rule):
     def _release(self, version: str | None, enabled: bool) -> tuple[Severity, Confidence] | None:
         if always_at_least(version, REMOVED_IN):
             return "error", "high"
-        if always_below(version, STILL_THERE) or not enabled:
+        if always_below(version, REMOVED_IN) or not enabled:
             return None
         return "warning", "medium"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
+from cfglint.jobs.versions import in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import replace_value
@@ -80,7 +81,7 @@ class ServingFp16Refused(Rule):
         refused = since(job, REFUSED_SINCE) and kind not in UNSTABLE
         instead = "float32" if all_below(job, (8, 0)) else "bfloat16"
         if refused:
-            effect = f"vLLM {version(job)} refuses to start"
+            effect = f"vLLM {in_words(version(job))} refuses to start"
         elif version(job) is None and kind not in UNSTABLE:
             effect = "vLLM refuses to start from 0.10 on, and answers are empty or endless before"
         else:

@@ -23,7 +23,7 @@ _CHANGED: Final = (
 class DefaultsByRelease(Rule):
     """GRPO settings are left to TRL's defaults, which changed from release to release.
 
-    The same file trains with a KL term in one release and without in another, and with another normalisation of the loss.
+    The same file trains with a KL term in one release and without in another, and with another normalization of the loss.
     ``vllm_mode`` went from server to colocate in 1.0.
 
     How sure: defaults of ``GRPOConfig`` in every release from 0.14 to 1.16. It is for strict readers, and only where the

@@ -11,7 +11,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .sampling_batch import in_words, sampling_batch
+from .sampling_batch import completions, in_words, sampling_batch
 
 
 class EvaluationGroups(Rule):
@@ -88,7 +88,7 @@ class EvaluationGroups(Rule):
             always_below(stated, "0.20") and always_at_least(stated, "0.15") is True
         )
         yield self.finding(
-            f"the evaluation batch is {size * batch.world_size} completions ({size} × {in_words(batch.world_size)}), no "
+            f"the evaluation batch is {completions(size * batch.world_size)} ({size} × {in_words(batch.world_size)}), no "
             f"multiple of {wanted} generations per prompt",
             reading.origin("per_device_eval_batch_size")
             if reading.entry("per_device_eval_batch_size")

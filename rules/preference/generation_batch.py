@@ -13,7 +13,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .sampling_batch import SamplingBatch, in_words, sampling_batch
+from .sampling_batch import SamplingBatch, completions, in_words, sampling_batch
 
 
 class GenerationBatch(Rule):
@@ -147,7 +147,7 @@ class GenerationBatch(Rule):
             return
         factors = f"{micro} × {in_words(world)}" + (f" × {turns}" if turns != 1 or not old else "")
         yield self.finding(
-            f"the generation batch is {total} completions ({factors}), no multiple of num_generations "
+            f"the generation batch is {completions(total)} ({factors}), no multiple of num_generations "
             f"{batch.num_generations}",
             *_places(batch, old),
             help=_advice(batch, micro, world, turns, old),

@@ -68,6 +68,10 @@ def in_words(processes: int) -> str:
     return f"{processes} process" if processes == 1 else f"{processes} processes"
 
 
+def completions(count: int) -> str:
+    return f"{count} completion" if count == 1 else f"{count} completions"
+
+
 def sampling_batch(job: TrainingJob) -> SamplingBatch | None:
     """The batch as far as the files state it; None where a needed number is stated but not known."""
     reading = sampling_reading(job)

@@ -97,7 +97,7 @@ class WeightsPerPart(Rule):
             if count + extra != weighed:
                 own = parts[-1] == "reward_funcs" and reading.dialect == "trl"
                 yield self.finding(
-                    f"{weights[-1]} has {weighed} values for {count + extra} of {parts[-1]}",
+                    f"{weights[-1]} has {weighed} value{'' if weighed == 1 else 's'} for {count + extra} of {parts[-1]}",
                     reading.origin(*weights),
                     (reading.origin(*parts), f"{count} here"),
                     help="give one weight for each",

@@ -84,7 +84,7 @@ class ZeroBeta(Rule):
         if number(reading.value(key)) == 0 and loss in _CONSTANT:
             yield self.finding(
                 f"{key} is 0: the {loss} loss of DPO is then "
-                + ("not defined" if loss == "ipo" else "a constant, and nothing is learnt"),
+                + ("not defined" if loss == "ipo" else "a constant, and nothing is learned"),
                 reading.origin(key),
                 help=f"{key}: 0.1 is the usual start",
                 severity="error" if sure else "warning",

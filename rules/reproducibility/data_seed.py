@@ -13,7 +13,7 @@ from cfglint.lint.rule import Rule, example
 class DataSeed(Rule):
     """A seed is chosen, but not the one that orders the data: another seed gives another order of samples too.
 
-    ``data_seed`` takes the value of ``seed`` unless stated. Runs that differ in ``seed`` then differ in initialisation and in
+    ``data_seed`` takes the value of ``seed`` unless stated. Runs that differ in ``seed`` then differ in initialization and in
     data order at once, and their spread cannot be told apart.
 
     How sure: transformers' sampler. It matters to those who compare runs, so it is for strict readers, and only where a seed

@@ -1,1 +1,1 @@
-"""Rules on keys: unknown, misspelt, removed, deprecated, and values of the wrong type."""
+"""Rules on keys: unknown, misspelled, removed, deprecated, and values of the wrong type."""

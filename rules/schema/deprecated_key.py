@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
-from .removed_key import advice
+from .removed_key import NOTHING_SAID, advice
 from .standing import StatedKey, stated_keys, title, written
 
 
@@ -108,7 +108,7 @@ class DeprecatedKey(Rule):
                 for k in keys[1:]
             ),
             help="; ".join(
-                f"{k.name}: {advice(k) if k.new_name or k.info.note else 'see the release notes'}" for k in keys[:4]
+                f"{k.name}: {advice(k) if advice(k) != NOTHING_SAID else 'see the release notes'}" for k in keys[:4]
             ),
             fixes=(Fix("use the new names", tuple(edits)),) if edits else (),
         )

@@ -14,12 +14,12 @@ from .standing import title, unknown_keys, written
 
 
 class IgnoredKey(Rule):
-    """A misspelt key that the framework drops without a word: the default is in force.
+    """A misspelled key that the framework drops without a word: the default is in force.
 
     DeepSpeed's top level, Axolotl's file and Accelerate's nested blocks take any key and read the ones they know. With
     ``gradient_cliping`` nothing fails; the run simply is not clipped as its file says.
 
-    How sure: the key is in no release read, and a known key is spelt almost the same. A project that keeps keys of its own
+    How sure: the key is in no release read, and a known key is spelled almost the same. A project that keeps keys of its own
     in such a file can silence a name that only looks like a slip.
     """
 

@@ -171,11 +171,23 @@ def _release(stated: str | None) -> str:
     return f"the stated release ({(stated or '').strip()})"
 
 
+NOTHING_SAID: Final = "remove it"
+"""Advice on a key of which the tables say no more than that it is gone."""
+
+AXOLOTL_ATTENTION: Final = {
+    "flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "xformers_attention": "xformers",
+    "flex_attention": "flex_attention", "sage_attention": "sage", "eager_attention": "eager",
+}  # fmt: skip
+"""What Axolotl's older switches say in ``attn_implementation`` (LEGACY_ATTN_FLAG_TO_IMPL in its schemas/enums.py, 0.19)."""
+
+
 def advice(key: StatedKey) -> str:
     """What to do with a removed or deprecated key."""
+    if key.owner.name == "axolotl" and key.name in AXOLOTL_ATTENTION:
+        return f"attn_implementation: {AXOLOTL_ATTENTION[key.name]}"
     note = "" if "stops" in key.info.note or "without a word" in key.info.note else key.info.note
     if key.new_name is None:
-        return note or "remove it"
+        return note or NOTHING_SAID
     if key.renamed:
         return f"call it {key.new_name}" + (f" ({note[:1].lower()}{note[1:].rstrip('.')})" if note else "")
     return note or f"{key.new_name} has taken its place"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_below
+from cfglint.jobs.versions import always_below, in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -16,18 +16,18 @@ FIXED_IN = "4.46"
 """First transformers release that divides by the tokens of all accumulated micro-batches."""
 
 
-class AccumulationNormalisation(Rule):
+class AccumulationNormalization(Rule):
     """Gradient accumulation in this transformers release weighs micro-batches equally, whatever their length.
 
     Before 4.46 the loss was averaged per micro-batch and then over the accumulated ones, so tokens of short micro-batches
     counted for more: accumulating is not the same as a larger batch, and the loss differs from the intended one.
 
-    How sure: fixed upstream; said only where the transformers version is known to be older, and once for each version. Data packed to one length is not
-    concerned, so a run with packing is left out.
+    How sure: fixed upstream; said only where the transformers version is known to be older, and once for each version. Data
+    packed to one length is not concerned, so a run with packing is left out.
     """
 
     code = "BAT016"
-    name = "accumulation-normalisation"
+    name = "accumulation-normalization"
     family = "batch"
     severity = "warning"
     confidence = "medium"
@@ -77,7 +77,7 @@ class AccumulationNormalisation(Rule):
             return
         seen.add(str(version))
         yield self.finding(
-            f"transformers {version} averages the loss per micro-batch: {steps.value} accumulated steps weigh short "
+            f"transformers {in_words(version)} averages the loss per micro-batch: {steps.value} accumulated steps weigh short "
             "sequences more",
             steps,
             help=f"transformers {FIXED_IN} divides by the tokens of all of them",

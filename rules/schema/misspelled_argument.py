@@ -13,7 +13,7 @@ from cfglint.lint.rule import Rule, example
 from .standing import title, unknown_keys
 
 
-class MisspeltArgument(Rule):
+class MisspelledArgument(Rule):
     """A key one slip away from a trainer argument.
 
     A script's ``HfArgumentParser`` stops at keys that none of its dataclasses has; the ``trl`` command hands them to
@@ -24,7 +24,7 @@ class MisspeltArgument(Rule):
     """
 
     code = "SCH004"
-    name = "misspelt-argument"
+    name = "misspelled-argument"
     family = "schema"
     severity = "warning"
     confidence = "medium"
