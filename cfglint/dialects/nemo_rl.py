@@ -1,7 +1,7 @@
 """NeMo-RL's YAML: ``policy`` trained by DTensor (Automodel under FSDP 2) or by Megatron, ``cluster`` for the machine.
 
-A file may build on others, named in ``defaults`` relative to itself; what they hold is not seen here, so such a file
-states nothing about keys it leaves out. Under DTensor weights are fp32 masters computed in ``policy.precision``.
+A file may build on others, named in ``defaults`` relative to itself. Alone it states nothing about keys it leaves out; where
+its parents are at hand the linker asks for the merged file. Under DTensor weights are fp32 masters computed in ``policy.precision``.
 
 Names and defaults: NeMo-RL main of 2026-08 (``nemo_rl/models/automodel/setup.py``, ``examples/configs``).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from cfglint.dialects import megatron_core
+from cfglint.dialects.composition import ComposedReading, merged
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, dtype, evidence, text, texts
@@ -166,20 +167,46 @@ def _state_method(facts: ResolvingReader) -> None:
 def read_nemo_rl(document: Document, root: Mapping, *, why: str = "", arguments: bool = False) -> Reading:
     """A reading of a NeMo-RL config, or (``arguments``) of overrides on its command line."""
     reading = Reading("nemo", document, root, why=why, framework=FRAMEWORK)
+    _read(reading, root, parents(root), arguments)
+    return reading
+
+
+def _composed(child: Reading, above: list[Reading]) -> Reading:
+    """The child over the files it builds on, which are whole or composed themselves."""
+    assert isinstance(child.root, Mapping)
+    root, owners = merged(child.root, above)
+    reading = ComposedReading("nemo", child.document, root, why=child.why, framework=FRAMEWORK)
+    reading.context.update(owners=owners, parents=[parent.document.path for parent in above])
+    # a parent that itself builds on a file not at hand leaves this one as open as it is
+    open_ends = [item for parent in above if "inherits" in parent.context for item in parent.context["inherits"]]
+    _read(reading, root, [], False, inherits=open_ends)
+    if open_ends:
+        reading.context["inherits"] = open_ends
+    return reading
+
+
+def _read(
+    reading: Reading, root: Mapping, above: list[Scalar], arguments: bool, inherits: list[str] | None = None
+) -> None:
     reading.context["layout"] = "nemo-rl"
     facts = ResolvingReader(reading)
-    above = parents(root)
     for item in above:
         reading.references.append(Reference("defaults", str(item.value), reading.origin("defaults"), base="file"))
     if above:
         reading.context["inherits"] = [str(item.value) for item in above]
+        reading.context["compose"] = lambda found: _composed(reading, found)
     if arguments:
         reading.role = "arguments"
-    elif not above and facts.mapping("policy") is None and not any(facts.mapping(key) is not None for key in _TASKS):
+    elif (
+        not above
+        and not inherits
+        and facts.mapping("policy") is None
+        and not any(facts.mapping(key) is not None for key in _TASKS)
+    ):
         reading.role = "part"
         reading.context["trains"] = False
     policy = facts.under("policy")
-    backend = _backend(facts, bool(above) or arguments)
+    backend = _backend(facts, bool(above) or bool(inherits) or arguments)
     if not arguments:
         framework = "nemo" if backend == "megatron" else FRAMEWORK
         reading.framework = framework
@@ -202,4 +229,3 @@ def read_nemo_rl(document: Document, root: Mapping, *, why: str = "", arguments:
     _state_method(facts)
     facts.integer("gpus_per_node", ("cluster", "gpus_per_node"), low=1)
     facts.integer("nodes", ("cluster", "num_nodes"), low=1)
-    return reading

@@ -104,7 +104,7 @@ class _Linker:
         for reading in self.readings:
             if reading.role == "run" and id(reading) not in self.used:
                 self.used.add(id(reading))
-                drafts.append([reading])
+                drafts.append([self._composed(reading)])
         for members in drafts:
             self._follow(members)
         uncertain = self._neighbours(drafts)
@@ -154,7 +154,7 @@ class _Linker:
             if configs:
                 for run in configs:
                     self.used.add(id(run))
-                    drafts.append([run, *inline, launch])
+                    drafts.append([self._composed(run), *inline, launch])
             elif any(r.role == "run" for r in inline):
                 drafts.append([*inline, launch])
             elif inline or any(r.role in PART_ROLES for r in launch.references):
@@ -213,6 +213,21 @@ class _Linker:
             self._follow(members)
             uncertain[id(members)].update(id(r) for r in members[before:])
         return uncertain
+
+    def _composed(self, reading: Reading, depth: int = 8) -> Reading:
+        """A file over the files it builds on (references of role ``defaults``); itself where one of them is not at hand."""
+        compose = reading.context.get("compose")
+        if compose is None or depth == 0:
+            return reading
+        parents: list[Reading] = []
+        for reference in reading.references:
+            if reference.role == "defaults":
+                found = [r for r in self.resolve(reference) if r.dialect == reading.dialect and r.role != "launch"]
+                if not found or found[0] is reading:
+                    return reading
+                parents.append(self._composed(found[0], depth - 1))
+        composed: Reading = compose(parents)
+        return composed
 
     def resolve(self, reference: Reference) -> list[Reading]:
         """Readings of the file a reference names: among the files given, else on disk."""

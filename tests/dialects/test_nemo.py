@@ -1,10 +1,14 @@
 """NeMo's four layouts."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from cfglint.dialects.recognise import recognise_files
 from cfglint.jobs.facts import UNKNOWN, Reading
+from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+from cfglint.source.yaml import parse_yaml
 
 Read = Callable[..., Reading]
 Named = Callable[..., str | None]
@@ -176,3 +180,38 @@ def test_bridge_overrides(read: Read) -> None:
 )
 def test_files_of_other_tools_are_left_alone(recognised: Named, text: str) -> None:
     assert recognised(text) != "nemo"
+
+
+def test_a_child_is_read_over_its_parents() -> None:
+    files = {
+        "configs/base.yaml": RL,
+        "configs/recipes/mid.yaml": "defaults: ../base.yaml\npolicy: {train_micro_batch_size: 2, optimizer: null}\n",
+        "configs/recipes/child.yaml": (
+            "defaults: ./mid.yaml\npolicy:\n  max_total_sequence_length: ${policy.train_micro_batch_size}\n"
+            "  dtensor_cfg: {_override_: true, enabled: true, tensor_parallel_size: 4}\ncluster: {num_nodes: 1}\n"
+        ),
+    }
+    readings, _ = recognise_files([parse_yaml(path, text.lstrip("\n")) for path, text in files.items()])
+    jobs = {job.name: job for job in link(readings, HardwareOptions(), Surroundings()).training}
+    child = jobs["configs/recipes/child.yaml"]
+    expected = {
+        "micro_batch_size": (2, "configs/recipes/mid.yaml:2"), "sequence_length": (2, "configs/recipes/child.yaml:3"),
+        "tensor_parallel_size": (4, "configs/recipes/child.yaml:4"), "nodes": (1, "configs/recipes/child.yaml:5"),
+        "gpus_per_node": (8, "configs/base.yaml:15"), "model_id": ("org/m", "configs/base.yaml:3"),
+        "weight_dtype": ("fp32", "configs/base.yaml:7"), "method": ("grpo", "configs/base.yaml:1"),
+    }  # fmt: skip
+    for name, (value, place) in expected.items():
+        fact = child.fact(name)
+        assert fact is not None, name
+        assert (fact.value, fact.describe()) == (value, place), name
+    assert child.fact("optimizer") is None, "null in the file between takes it away"
+    assert child.fact("gradient_checkpointing") is None, "_override_ replaces the section whole"
+    assert jobs["configs/base.yaml"].value("micro_batch_size") == 4
+
+
+def test_a_child_whose_parent_is_not_at_hand_stays_as_it_is(tmp_path: Path) -> None:
+    text = "defaults: [gone.yaml]\npolicy: {train_micro_batch_size: 2}\n"
+    readings, _ = recognise_files([parse_yaml("a.yaml", text), parse_yaml("b.yaml", "defaults: b.yaml\npolicy: {}\n")])
+    first, second = link(readings, HardwareOptions(), Surroundings(root=tmp_path)).training
+    assert (first.value("micro_batch_size"), first.fact("tensor_parallel_size")) == (2, None)
+    assert second.dialects == ["nemo"]
