@@ -78,7 +78,7 @@ class Rule:
 
     @classmethod
     def summary(cls) -> str:
-        return cleandoc(cls.__doc__ or "").split("\n", 1)[0].rstrip(".")
+        return cleandoc(cls.__doc__ or "").split("\n", 1)[0].rstrip(".").replace("``", "`")
 
     @classmethod
     def explanation(cls) -> str:

@@ -23,7 +23,7 @@ _OTHER_LENGTHS: Final = (
 
 
 class DefaultTruncation(Rule):
-    """TRL's SFT cuts samples at 1024 tokens, because max_length is not stated.
+    """TRL's SFT cuts samples at 1024 tokens, because `max_length` is not stated.
 
     Longer samples lose their end, often the answer, without a word. Where another key of the file names a longer length, the
     cut is surely not meant.

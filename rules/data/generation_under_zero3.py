@@ -15,7 +15,7 @@ from ..peft.adapter_facts import zero_3
 
 
 class GenerationUnderZero3(Rule):
-    """LLaMA-Factory's predict_with_generate under ZeRO-3.
+    """LLaMA-Factory's `predict_with_generate` under ZeRO-3.
 
     It raises "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3": every generated token would gather all
     parameters.

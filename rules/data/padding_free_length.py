@@ -15,7 +15,7 @@ from ..peft.adapter_facts import on
 
 
 class PaddingFreeLength(Rule):
-    """TRL's padding_free with a max_length it does not enforce, or packing without one.
+    """TRL's `padding_free` with a `max_length` it does not enforce, or packing without one.
 
     Without packing, ``padding_free: true`` raises "When `padding_free=True` without packing, `max_length` is not enforced"
     unless ``max_length`` is null; its default is 1024. Packing raises "When packing is enabled, `max_length` can't be `None`".

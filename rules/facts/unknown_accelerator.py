@@ -11,7 +11,7 @@ from cfglint.lint.rule import Rule, example
 
 
 class UnknownAccelerator(Rule):
-    """Accelerator is not known, so no verdict is given for it.
+    """The accelerator is not known, so no verdict is given for it.
 
     The name is looked up as people and drivers write it. Where it means nothing to the catalogue, rules that need memory
     or compute capability stay silent: this line says why, once per name.

@@ -11,7 +11,7 @@ from cfglint.lint.rule import Rule, example
 
 
 class UnknownModel(Rule):
-    """Model is not known, so nothing can be said of its memory.
+    """The model is not known, so nothing can be said of its memory.
 
     The model's dimensions are looked for on disk, in the project's ``.cfglint/models``, in the Hugging Face cache and in
     the catalogue. Where none of them has it, rules that need them stay silent: this line says why, once per model.

@@ -15,7 +15,7 @@ MAX_HEAD_DIM = 256
 
 
 class FlashAttentionHeadDim(Rule):
-    """Model's attention heads are wider than FlashAttention-2 takes.
+    """The model's attention heads are wider than FlashAttention-2 takes.
 
     The kernels go up to a head dimension of 256; beyond it the first forward pass raises "FlashAttention forward only
     supports head dimension at most 256". Gemma 4's full-attention layers have 512.

@@ -17,7 +17,7 @@ _PLACES: Final[tuple[Route, ...]] = ((), ("quantization_config",), ("model_init_
 
 
 class FourAndEightBit(Rule):
-    """load_in_4bit and load_in_8bit are both on.
+    """`load_in_4bit` and `load_in_8bit` are both on.
 
     ``BitsAndBytesConfig`` raises "load_in_4bit and load_in_8bit are both True, but only one can be used at the same time",
     TRL "You can't use 8 bit and 4 bit precision at the same time", Axolotl "Can't load qlora in 8bit".

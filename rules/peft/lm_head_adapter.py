@@ -16,7 +16,7 @@ _CHECKED_SINCE: Final = "1.15"
 
 
 class LmHeadAdapter(Rule):
-    """A LoRA adapter on lm_head in a TRL trainer that reads the head's weight directly.
+    """A LoRA adapter on `lm_head` in a TRL trainer that reads the head's weight directly.
 
     Newer SFT, DPO and GRPO trainers compute log-probabilities from ``lm_head.weight`` in chunks, past the adapter, and raise
     "Applying a PEFT adapter to `lm_head` is not supported".

@@ -14,7 +14,7 @@ from .adapter_facts import on
 
 
 class LoadInArgument(Rule):
-    """load_in_4bit or load_in_8bit among the arguments of from_pretrained, which transformers 5 no longer takes.
+    """`load_in_4bit` or `load_in_8bit` for `from_pretrained`, which no longer takes them in transformers 5.
 
     The argument goes on to the model's constructor: "got an unexpected keyword argument 'load_in_4bit'". Quantization is
     asked for with ``quantization_config``.

@@ -15,7 +15,7 @@ from .adapter_facts import on
 
 
 class QloraNeeds4bit(Rule):
-    """Axolotl's adapter qlora without load_in_4bit, or with load_in_8bit or gptq.
+    """Axolotl's adapter qlora without `load_in_4bit`, or with `load_in_8bit` or gptq.
 
     Its schema raises "Require cfg.load_in_4bit to be True for qlora", "Can't load qlora in 8bit" or "Can't load qlora if
     gptq".

@@ -13,7 +13,7 @@ from .adapter_facts import BITSANDBYTES_4BIT
 
 
 class QuantizedDeviceMap(Rule):
-    """A quantized model is spread over the GPUs with device_map auto while several processes train it.
+    """A quantized model is spread over the GPUs with `device_map` auto while several processes train it.
 
     Every process then wants all GPUs. Accelerate raises "You can't train a model that has been loaded in 8-bit or 4-bit
     precision on multiple devices in any distributed mode"; each process needs the whole model on its own GPU.

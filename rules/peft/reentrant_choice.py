@@ -14,7 +14,7 @@ from .adapter_facts import given, on, zero_3
 
 
 class ReentrantChoice(Rule):
-    """use_reentrant is set the way that breaks with this kind of training.
+    """`use_reentrant` is set the way that breaks with this kind of training.
 
     Axolotl raises "`use_reentrant` must be false when used with partially frozen model", and that reentrant checkpointing "is
     not supported for distributed RL training with QLoRA". The other way round, QLoRA under ZeRO-3 with ``use_reentrant:

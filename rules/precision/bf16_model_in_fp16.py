@@ -16,7 +16,7 @@ BF16 = ("bf16", "bfloat16")
 
 
 class Bf16ModelInFp16(Rule):
-    """Model trained in bf16 is trained on in fp16, whose range is far smaller.
+    """A model trained in bf16 is trained on in fp16, whose range is far smaller.
 
     bf16 reaches 3.4e38, fp16 65,504. Weights that were trained in bf16 never had to stay within fp16's range, so
     activations or gradients may pass it: NaN, skipped steps, or DeepSpeed's "Current loss scale already at minimum -

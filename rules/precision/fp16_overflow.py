@@ -14,7 +14,7 @@ from .stated_precision import bf16_instead, both_half_types, fp16_fact, inferenc
 
 
 class Fp16Overflow(Rule):
-    """Model's activations or gradients do not fit into fp16.
+    """The model's activations or gradients do not fit into fp16.
 
     The largest fp16 value is 65,504. Some families pass it in ordinary training: T5 and its descendants in the output of
     the feed-forward block, Pegasus in the encoder, Gemma 3 and gpt-oss in the residual stream. The loss then turns NaN,

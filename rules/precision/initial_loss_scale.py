@@ -20,7 +20,7 @@ DEFAULT_POWER = 16
 
 
 class InitialLossScale(Rule):
-    """Loss scale starts so high that the first optimizer steps are all skipped.
+    """The loss scale starts so high that the first optimizer steps are all skipped.
 
     Dynamic loss scaling starts at 2^initial_scale_power and halves it with each step whose gradients overflow; such a step
     is skipped. fp16 ends at 65,504, just below 2^16, so from 2^32 about sixteen steps do nothing (one more for each unit

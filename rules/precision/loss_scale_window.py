@@ -13,7 +13,7 @@ from .stated_precision import deepspeed_sections, number_at, on
 
 
 class LossScaleWindow(Rule):
-    """Loss scale window is zero: DeepSpeed divides by it.
+    """The loss scale window is zero: DeepSpeed divides by it.
 
     With dynamic loss scaling the number of good steps is taken modulo ``loss_scale_window``. Zero ends with a
     ZeroDivisionError while training; recent releases refuse the file at the start.

@@ -20,7 +20,7 @@ UNTYPED_UNTIL = "0.17"
 
 
 class MinimumLossScale(Rule):
-    """Smallest loss scale is not a whole number above zero.
+    """The smallest loss scale is not a whole number above zero.
 
     DeepSpeed reads ``min_loss_scale`` as an integer since 0.17: 0.5 or 1e-10 ends with a validation error, even where fp16 is
     off. Earlier releases take it, and then the loss scale falls below 1, where gradients are scaled down and vanish: the

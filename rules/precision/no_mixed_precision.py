@@ -14,7 +14,7 @@ from .stated_precision import TRAINERS, inference_only, supports, uses_deepspeed
 
 
 class NoMixedPrecision(Rule):
-    """Model is trained in fp32 on an accelerator with bf16 and TF32 tensor cores.
+    """The model is trained in fp32 on an accelerator with bf16 and TF32 tensor cores.
 
     Neither bf16 nor fp16 is on, and the weights are fp32, so every product runs in fp32: several times slower than in bf16,
     with twice the memory for activations. Where fp32 is wanted, ``tf32: true`` lets the tensor cores take the products; torch

@@ -13,7 +13,7 @@ from .stated_precision import on
 
 
 class PureBf16Zero3(Rule):
-    """LLaMA-Factory's pure_bf16 together with DeepSpeed ZeRO-3.
+    """LLaMA-Factory's `pure_bf16` together with DeepSpeed ZeRO-3.
 
     LLaMA-Factory raises "`pure_bf16` is incompatible with DeepSpeed ZeRO-3." when it reads the arguments: DeepSpeed keeps fp32
     masters of what it shards, which pure_bf16 asks not to have.

@@ -13,7 +13,7 @@ from .stated_precision import deepspeed_sections, number_at, on
 
 
 class StaticLossScale(Rule):
-    """Loss scale is fixed, so it does not follow the gradients.
+    """The loss scale is fixed, so it does not follow the gradients.
 
     With ``loss_scale`` above zero DeepSpeed never changes it: gradients below the smallest fp16 value divided by it are
     lost, and steps that overflow are skipped for as long as they do. Zero means that the scale is found while training.

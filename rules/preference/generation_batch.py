@@ -17,7 +17,7 @@ from .sampling_batch import SamplingBatch, completions, in_words, sampling_batch
 
 
 class GenerationBatch(Rule):
-    """GRPO's generation batch is no multiple of num_generations: groups would be cut.
+    """GRPO's generation batch is no multiple of `num_generations`: groups would be cut.
 
     The trainer raises "generation_batch_size (…) must be divisible by num_generations (…)" after the processes are up. The
     batch is ``per_device_train_batch_size`` × processes × ``steps_per_generation``, which is

@@ -13,7 +13,7 @@ from .sampling_batch import sampling_batch
 
 
 class GenerationBatchTwice(Rule):
-    """generation_batch_size and steps_per_generation are both stated; each follows from the other.
+    """`generation_batch_size` and `steps_per_generation` are both stated; each follows from the other.
 
     The config raises "'generation_batch_size' and 'steps_per_generation' can not be both configured at the same time", even
     where the two agree.

@@ -15,7 +15,7 @@ from ..peft.adapter_facts import on
 
 
 class SyncedReference(Rule):
-    """sync_ref_model with settings under which there is no reference model to keep in step.
+    """`sync_ref_model` with settings under which there is no reference model to keep in step.
 
     With ``beta: 0`` GRPO makes none, with adapters the reference is the model without them, and precomputed log-probabilities
     belong to a fixed one. TRL raises in each of these cases.

@@ -12,7 +12,7 @@ from cfglint.source.node import Route, Scalar, Sequence
 
 
 class WeightsPerPart(Rule):
-    """Weights and what they weigh differ in number: rewards, or losses of DPO.
+    """The weights and what they weigh differ in number: rewards, or losses of DPO.
 
     GRPO raises "Number of reward weights (…) must match number of reward functions (…)", DPO "`loss_weights` must have the
     same length as `loss_type`", Axolotl the like for ``dpo_loss_weights``.

@@ -12,7 +12,7 @@ from cfglint.lint.rule import Rule, example
 
 
 class EarlyStopping(Rule):
-    """Axolotl's early_stopping_patience without save_steps and eval_steps that go together.
+    """Axolotl's `early_stopping_patience` without `save_steps` and `eval_steps` that go together.
 
     Its schema raises "`early_stopping_patience` requires save_steps and eval_steps to be set" and "requires that eval_steps
     should evenly divide save_steps"; ``saves_per_epoch`` and ``evals_per_epoch`` are turned into steps only later.

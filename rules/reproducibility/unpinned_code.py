@@ -17,7 +17,7 @@ REVISIONS: Final = ("model_revision", "revision_of_model", "revision", "code_rev
 
 
 class UnpinnedCode(Rule):
-    """trust_remote_code is on, and no revision says whose code of which day is run.
+    """`trust_remote_code` is on, and no revision says whose code of which day is run.
 
     transformers downloads the repository's Python files and runs them. Without a revision tomorrow's run may run other code
     on other weights.

@@ -16,7 +16,7 @@ EARLIER = frozenset({"config", "model", "model_tag", "headless", "port", "host"}
 
 
 class ArgumentOfLaterRelease(Rule):
-    """Argument that only later vLLM releases have.
+    """An argument that only later vLLM releases have.
 
     The stated release ends with "unrecognized arguments" at start.
 

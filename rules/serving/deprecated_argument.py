@@ -14,7 +14,7 @@ from .server import arguments, exact_version, readings, since
 
 
 class DeprecatedArgument(Rule):
-    """Argument that the stated vLLM release marks as deprecated, or ``--model`` with ``vllm serve``.
+    """An argument that the stated vLLM release marks as deprecated, or ``--model`` with ``vllm serve``.
 
     It still works and logs a warning; a later release refuses it and the server does not start after an upgrade.
 

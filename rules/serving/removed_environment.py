@@ -36,7 +36,7 @@ TELLING = frozenset(INSTEAD) - {"VLLM_USE_V1"}
 
 
 class RemovedEnvironment(Rule):
-    """Environment variable that this vLLM release no longer reads.
+    """An environment variable that this vLLM release no longer reads.
 
     It is ignored without a word (newer releases log "Unknown vLLM environment variable"): the attention backend, the MoE
     kernel or the profiler that it chose is not chosen any more.

@@ -18,6 +18,7 @@ class ArgumentsLost(ProblemRule):
     """
 
     code = "SRC008"
+    tip = "end each line with a backslash and nothing behind it; put comments above the command"
     name = "arguments-lost"
     severity = "error"
     evidence = (

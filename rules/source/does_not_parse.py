@@ -8,7 +8,7 @@ from .problem import ProblemRule
 
 
 class DoesNotParse(ProblemRule):
-    """File does not parse.
+    """The file does not parse.
 
     The reader of this format stops here, so the job does not start. Only files that look like the configuration of a
     known framework (two of its distinctive keys stand in the text) are reported: a broken file of another tool is not

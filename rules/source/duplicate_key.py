@@ -20,7 +20,7 @@ REFUSING = {
 
 
 class DuplicateKey(ProblemRule):
-    """Key stands twice in one mapping.
+    """A key stands twice in one mapping.
 
     Most readers keep the last value and drop the first without a word, so the setting a person sees first is not the one
     in force. DeepSpeed (its JSON reader raises on duplicates) and OmegaConf (LLaMA-Factory) stop instead. The same value

@@ -10,7 +10,7 @@ from .problem import ProblemRule, dialects_of
 
 
 class JsonComment(ProblemRule):
-    """Comment in a JSON file whose reader takes none.
+    """A comment in a JSON file whose reader takes none.
 
     ``json.load``, which transformers, PEFT and Accelerate use, stops at a comment with "Expecting property name" or
     "Expecting value". DeepSpeed itself reads its config with hjson, which takes comments, so a DeepSpeed file is left
@@ -20,6 +20,7 @@ class JsonComment(ProblemRule):
     """
 
     code = "SRC003"
+    tip = "remove the comment"
     name = "json-comment"
     evidence = (
         "https://www.rfc-editor.org/rfc/rfc8259",

@@ -18,6 +18,7 @@ class JsonConstant(ProblemRule):
     """
 
     code = "SRC005"
+    tip = "write a number, or null"
     name = "json-constant"
     severity = "info"
     persona = "strict"

@@ -18,6 +18,7 @@ class JsonLeniency(ProblemRule):
     """
 
     code = "SRC009"
+    tip = "write strict JSON: double quotes around keys and text, commas between values"
     name = "json-leniency"
     evidence = (
         "https://www.rfc-editor.org/rfc/rfc8259",

@@ -8,7 +8,7 @@ from .problem import ProblemRule
 
 
 class NotUtf8(ProblemRule):
-    """File is not UTF-8.
+    """The file is not UTF-8.
 
     PyYAML and ``json`` as the frameworks call them read UTF-8; a Latin-1 letter in a comment is enough to stop them with
     a ``UnicodeDecodeError``.

@@ -17,6 +17,7 @@ class OpenQuote(ProblemRule):
     """
 
     code = "SRC010"
+    tip = "close the quotation marks"
     name = "open-quote"
     severity = "info"
     persona = "strict"

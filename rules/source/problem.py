@@ -17,6 +17,8 @@ class ProblemRule(Rule):
     family = "source"
     severity: ClassVar[Severity] = "error"
     kinds = ("file",)
+    tip: ClassVar[str] = ""
+    """The help of every finding."""
 
     def check_file(self, file: SourceFile, context: Context) -> Iterator[Finding]:
         document = file.documents[0] if file.documents else Document(file)
@@ -33,7 +35,7 @@ class ProblemRule(Rule):
         return self.finding(problem.message, Place(document, problem.span), *related, help=self.advice(problem))
 
     def advice(self, problem: Problem) -> str:
-        return ""
+        return self.tip
 
 
 def dialects_of(file: SourceFile, context: Context) -> set[str]:

@@ -10,7 +10,7 @@ from .problem import ProblemRule, dialects_of
 
 
 class TrailingComma(ProblemRule):
-    """Comma before a closing bracket in a JSON file whose reader takes none.
+    """A comma before a closing bracket in a JSON file whose reader takes none.
 
     ``json.load`` stops at it. DeepSpeed's own loader, hjson, takes it, so a DeepSpeed file is left alone.
 
@@ -18,6 +18,7 @@ class TrailingComma(ProblemRule):
     """
 
     code = "SRC004"
+    tip = "remove the comma"
     name = "trailing-comma"
     evidence = (
         "https://www.rfc-editor.org/rfc/rfc8259",
