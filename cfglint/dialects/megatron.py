@@ -14,6 +14,7 @@ from typing import Final
 from cfglint.dialects import megatron_core, primus
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.carriers.shell import ARGUMENT_LIST
 from cfglint.dialects.flags import flag_name, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.values import FactReader, because, evidence, integer, text
@@ -133,6 +134,21 @@ class Megatron(Dialect):
         reading = Reading("megatron", document, root, role="part", framework="megatron")
         reading.facts.state("framework", "megatron", reading.origin())
         reading.context["trains"] = False
+        yield reading
+
+    def read_launch(self, launch: Launch) -> Iterator[Reading]:
+        """Lists of a model's arguments in a script that others source."""
+        if launch.words[0].text != ARGUMENT_LIST:
+            return
+        parsed = read_flags(launch.words[1:], BOOLEANS)
+        keys = parsed.mapping.index.keys()
+        if len(keys & DISTINCTIVE) < NEEDED or len(keys & _OWN) < 2:
+            return
+        reading = Reading("megatron", launch.document, parsed.mapping, role="part", framework="megatron")
+        reading.why = because(sorted(keys & _OWN)[:3])
+        reading.context["trains"] = False
+        reading.facts.state("framework", "megatron", reading.origin())
+        read_arguments(reading, FactReader(reading))
         yield reading
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:

@@ -155,3 +155,15 @@ def test_lora_targets_in_the_words_of_transformers() -> None:
     assert lora_targets(["linear_qkv", "linear_proj"]) == ["q_proj", "k_proj", "v_proj", "o_proj"]
     assert lora_targets(["all"]) == ["all-linear"]
     assert lora_targets(["linear_qkv", "router"]) is None
+
+
+def test_a_list_of_arguments_that_others_source() -> None:
+    text = (
+        "if [ -z $N ]; then N=1; fi\nMODEL_ARGS=(\n  --num-layers 36\n  --hidden-size 4096\n  --num-attention-heads 32\n"
+        '  --swiglu --seq-length 4096 --bf16\n)\nOTHER_OPTS="--verbose"\n'
+    )
+    reading = readings_of(text)["megatron"]
+    fact = reading.facts.fact("sequence_length")
+    assert fact is not None
+    assert (reading.role, fact.value, fact.describe()) == ("part", 4096, "run.sh:6")
+    assert readings_of(text + "python train.py ${MODEL_ARGS[@]}\n")["megatron"].role == "run"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from cfglint.dialects.base import Launch
-from cfglint.dialects.carriers.command import expanded
+from cfglint.dialects.carriers.command import STARTERS, basename, expanded
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Document
-from cfglint.source.shell import Word
+from cfglint.source.shell import Word, commands_of
 
 
 def origin_of(document: Document, word: Word, *route: str) -> FileOrigin:
@@ -23,6 +23,8 @@ def launches(document: Document) -> Iterator[Launch]:
         return
     slurm = SlurmHeader(document, script.directives)
     carrier = "dockerfile" if document.file.format == "dockerfile" else ("slurm" if script.directives else "shell")
+    if carrier == "shell":
+        yield from _argument_lists(document)
     for command in script.commands:
         if not command.words:
             continue
@@ -46,6 +48,33 @@ def launches(document: Document) -> Iterator[Launch]:
                 context={"slurm": slurm} if script.directives else {},
             )
         )
+
+
+ARGUMENT_LIST = "argument-list"
+"""The program of a launch that stands for a list of arguments which other scripts source."""
+
+_LIST = re.compile(r"^[ \t]*(?:export[ \t]+)?(\w*(?:ARGS|OPTS|OPTIONS|ARGUMENTS)\w*)=[(\"']", re.MULTILINE)
+LISTS_READ = 8
+"""Lists that are read in one script."""
+
+
+def _argument_lists(document: Document) -> Iterator[Launch]:
+    """Lists of a script that starts no program itself: ``MODEL_ARGS=(--num-layers 32 …)``, for others to source."""
+    script, text = document.script, document.file.text
+    if script is None or "--" not in text or len(text) > 2**16 or any(_starts(c.words) for c in script.commands):
+        return
+    names = list(dict.fromkeys(_LIST.findall(text)))[:LISTS_READ]
+    if not names:
+        return
+    use = "".join(f"\n{ARGUMENT_LIST} ${{{name}[@]}}" for name in names)
+    offsets = [*range(len(text)), *([max(0, len(text) - 1)] * len(use))]
+    for command in commands_of(document.file, text + use, offsets)[-len(names) :]:
+        if command.words and command.words[0].text == ARGUMENT_LIST and len(command.words) > 1:
+            yield Launch(words=list(command.words), document=document, carrier="shell", command=command)
+
+
+def _starts(words: list[Word]) -> bool:
+    return any(basename(word.text) in STARTERS for word in words)
 
 
 class SlurmHeader:
