@@ -14,11 +14,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from cfglint.dialects import megatron_core, nemo_automodel, nemo_rl
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, Launch, Recognition
+from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.flags import is_flag, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
+from cfglint.dialects.launch import state_count
+from cfglint.dialects.overrides import nest_flags, nested
 from cfglint.dialects.values import because, boolean, evidence, integer, text, texts
 from cfglint.jobs.facts import UNKNOWN, Reading
-from cfglint.source.node import Document, Mapping, Scalar
+from cfglint.source.node import Document, Mapping, Scalar, Span
 
 _TRAINER: Final = (
     "devices", "num_nodes", "accelerator", "precision", "max_epochs", "max_steps", "strategy", "gpus", "val_check_interval",
@@ -105,6 +109,9 @@ class Nemo(Dialect):
         targets = _targets_nemo(root)
         return Recognition(70, because(targets[:3])) if targets else None
 
+    def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        yield from _command(started, launch)
+
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         if nemo_automodel.evidence_of(root) is not None:
             yield nemo_automodel.read_automodel(document, root)
@@ -114,6 +121,32 @@ class Nemo(Dialect):
             yield _read_bridge(document, root)
         else:
             yield _read_nemo1(document, root)
+
+
+_RL_SCRIPT: Final = re.compile(r"run_(?:vlm_|async_|xtoken_|qa_)?(?:grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
+_RL_KEYS: Final = ("policy.", "cluster.", "grpo.", "sft.", "dpo.", "distillation.", "checkpointing.")
+
+
+def _command(started: Program, launch: Launch) -> Iterator[Reading]:
+    """``run_grpo.py --config FILE a.b=c`` of NeMo-RL; ``automodel FILE --a.b c`` and Automodel's recipe scripts."""
+    words = [started.word, *started.arguments]
+    span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
+    name = basename(started.word.text)
+    plain = [word for word in started.arguments if not is_flag(word)]
+    if started.script and _RL_SCRIPT.fullmatch(name):
+        if any(word.text.lstrip("+~").startswith(_RL_KEYS) for word in plain):
+            yield nemo_rl.read_nemo_rl(
+                launch.document, nested(plain, span), why=f"{name} with overrides", arguments=True
+            )
+        return
+    flags = read_flags(started.arguments)
+    tree = nest_flags(flags.mapping, span)
+    recipe = started.script and any(isinstance(tree.get(key), Mapping) for key in ("step_scheduler", "distributed"))
+    if name in ("automodel", "am") or (recipe and "config" in tree):
+        reading = nemo_automodel.read_automodel(launch.document, tree, why=f"{name} with overrides", arguments=True)
+        for fact, flag in (("gpus_per_node", "nproc_per_node"), ("nodes", "nnodes")):
+            state_count(reading, fact, flag)
+        yield reading
 
 
 def _begin(document: Document, root: Mapping, layout: str) -> tuple[Reading, ResolvingReader]:

@@ -8,6 +8,7 @@ import pytest
 from cfglint.dialects.recognise import recognise_files
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+from cfglint.source.shell import parse_shell
 from cfglint.source.yaml import parse_yaml
 
 Read = Callable[..., Reading]
@@ -215,3 +216,21 @@ def test_a_child_whose_parent_is_not_at_hand_stays_as_it_is(tmp_path: Path) -> N
     first, second = link(readings, HardwareOptions(), Surroundings(root=tmp_path)).training
     assert (first.value("micro_batch_size"), first.fact("tensor_parallel_size")) == (2, None)
     assert second.dialects == ["nemo"]
+
+
+def test_commands_of_nemo_rl_and_automodel() -> None:
+    text = (
+        "uv run examples/run_grpo.py --config configs/a.yaml policy.train_micro_batch_size=2 cluster.num_nodes=4\n"
+        "automodel b.yaml --nproc-per-node 8 --step_scheduler.local_batch_size 4\n"
+        "python run_grpo.py --lr 3\n"
+    )
+    readings, _ = recognise_files([parse_shell("run.sh", text)])
+    found = [(r.dialect, r.role, [q.target for q in r.references]) for r in readings]
+    assert found == [
+        ("launch", "launch", ["configs/a.yaml"]), ("nemo", "arguments", []),
+        ("launch", "launch", ["b.yaml"]), ("nemo", "arguments", []),
+    ]  # fmt: skip
+    rl, automodel = readings[1], readings[3]
+    assert (rl.facts.value("micro_batch_size"), rl.facts.value("nodes")) == (2, 4)
+    assert (automodel.facts.value("micro_batch_size"), automodel.facts.value("gpus_per_node")) == (4, 8)
+    assert rl.context["launched_by"] is readings[0]

@@ -125,7 +125,7 @@ def unwrap(words: list[Word]) -> list[Word]:
         return words
     for i, word in enumerate(words):
         name = basename(word.text)
-        if name in STARTERS or name.startswith(("python3.", "torchrun")):
+        if name in STARTERS or name.startswith(("python3.", "torchrun")) or (i and name.endswith(".py")):
             return words[i:]
     return words
 
