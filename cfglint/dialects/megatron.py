@@ -8,6 +8,7 @@ Names: Megatron-LM core 0.9 to 0.18 (``megatron/training/arguments.py``), Megatr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,9 +16,9 @@ from cfglint.dialects import megatron_core, primus
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
 from cfglint.dialects.carriers.shell import ARGUMENT_LIST
-from cfglint.dialects.flags import flag_name, read_flags
+from cfglint.dialects.flags import flag_name, open_ended, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
-from cfglint.dialects.values import FactReader, because, evidence, integer, text
+from cfglint.dialects.values import FactReader, because, evidence, integer, text, without_defaults
 from cfglint.jobs.facts import Reading
 from cfglint.source.node import Document, Entry, Mapping, Scalar, Span
 
@@ -41,6 +42,9 @@ _OWN: Final = frozenset({
 
 NEEDED: Final = 3
 """Flags of :data:`DISTINCTIVE` that make a command Megatron's."""
+
+_SCRIPT: Final = re.compile(r"(?:pretrain|finetune)_[a-z0-9_]+\.py")
+"""Megatron's own scripts, which fork after fork keeps: they tell where the arguments cannot be seen."""
 
 BOOLEANS: Final = frozenset({
     "bf16", "fp16", "swiglu", "squared_relu", "use_distributed_optimizer", "sequence_parallel", "disable_bias_linear",
@@ -138,7 +142,7 @@ class Megatron(Dialect):
 
     def read_launch(self, launch: Launch) -> Iterator[Reading]:
         """Lists of a model's arguments in a script that others source."""
-        if launch.words[0].text != ARGUMENT_LIST:
+        if not launch.words or launch.words[0].text != ARGUMENT_LIST:
             return
         parsed = read_flags(launch.words[1:], BOOLEANS)
         keys = parsed.mapping.index.keys()
@@ -156,16 +160,20 @@ class Megatron(Dialect):
             return
         parsed = read_flags(started.arguments, BOOLEANS)
         keys = parsed.mapping.index.keys()
-        if len(keys & DISTINCTIVE) < NEEDED or len(keys & _OWN) < 2:
+        hidden = open_ended(parsed.positionals)
+        enough = len(keys & DISTINCTIVE) >= NEEDED and len(keys & _OWN) >= 2
+        if not enough and not (hidden and _SCRIPT.fullmatch(basename(started.word.text))):
             return
         words = [started.word, *started.arguments]
         parsed.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
         framework = "megatron-deepspeed" if "deepspeed" in keys else "megatron"
-        why = because(sorted(keys & _OWN)[:3])
+        why = because(sorted(keys & _OWN)[:3]) or basename(started.word.text)
         reading = Reading("megatron", launch.document, parsed.mapping, why=why, framework=framework)
         reading.context["standalone"] = True
         reading.facts.state("framework", framework, reading.origin())
         read_arguments(reading, FactReader(reading), script=basename(started.name))
+        if hidden:
+            reading.facts = without_defaults(reading.facts)
         if not _trains(started, keys):
             reading.role = "part"
             reading.context["trains"] = False
