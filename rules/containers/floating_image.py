@@ -9,16 +9,24 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import launch_of, runs_vllm
+from ..serving.server import engine, engine_title, launch_of, runs
 from .pod import image_origin
 
+IMAGES = {
+    "vllm": ("vllm",),
+    "sglang": ("sglang",),
+    "tgi": ("text-generation-inference",),
+    "lmdeploy": ("lmdeploy",),
+    "trtllm": ("tensorrt-llm",),
+}
+"""What the images of each engine are called."""
 FLOATING = frozenset({"latest", "nightly", "main", "dev", ""})
 
 
 class FloatingImage(Rule):
     """The server's image has no fixed version: ``latest``, ``nightly`` or no tag.
 
-    vLLM drops arguments and changes defaults from release to release. A pod that is rescheduled pulls another release than
+    Engines drop arguments and change defaults from release to release. A pod that is rescheduled pulls another release than
     its neighbour, and one that worked yesterday ends with "unrecognized arguments".
 
     How sure: the tag is what the file says; a digest is as good as a version. A warning for manifests and compose files,
@@ -44,6 +52,16 @@ class FloatingImage(Rule):
     )
     bad = (
         example(
+            "docker-compose.yml",
+            """
+            services:
+              llm:
+                image: lmsysorg/sglang:latest
+                command: python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --host 0.0.0.0
+            """,
+            count=1,
+        ),
+        example(
             "serve.sh", "docker run --gpus all vllm/vllm-openai:latest Qwen/Qwen2.5-7B-Instruct", at="image", count=1
         ),
         example(
@@ -60,15 +78,21 @@ class FloatingImage(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or launch.image is None or not launch.image.known or not runs_vllm(job):
+        if launch is None or launch.image is None or not launch.image.known or not runs(job, *IMAGES):
             return
         image = launch.image.text
         tag = image.rpartition("/")[2].partition(":")[2]
-        if "@" in image or "vllm" not in image or tag.lower() not in FLOATING or "$" in image or "<" in image:
+        if (
+            "@" in image
+            or not any(word in image for word in IMAGES[engine(job)])
+            or tag.lower() not in FLOATING
+            or "$" in image
+            or "<" in image
+        ):
             return
         manifest = launch.carrier in ("kubernetes", "compose")
         yield self.finding(
-            f"image {image} {'has no tag' if not tag else 'is whatever is newest'}: the vLLM release is not fixed",
+            f"image {image} {'has no tag' if not tag else 'is whatever is newest'}: the {engine_title(job)} release is not fixed",
             image_origin(launch),
             help="a release's tag, or a digest",
             severity="warning" if manifest else "info",

@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Sequence
 
-from ..serving.server import docker_run, launch_of, runs_vllm, stated
+from ..serving.server import docker_run, launch_of, managed, runs, stated
 from .pod import mounts, pod_spec, variable_names
 
 TOKENS = frozenset(
@@ -71,7 +71,9 @@ class GatedModelWithoutToken(Rule):
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
         fact = job.model_id
-        if launch is None or fact is None or not isinstance(fact.value, str) or not runs_vllm(job):
+        if launch is None or fact is None or not isinstance(fact.value, str) or managed(job):
+            return
+        if not runs(job, "vllm", "sglang", "tgi"):
             return
         if launch.carrier not in ("kubernetes", "compose") and docker_run(launch) is None:
             return

@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, at
 
-from ..serving.server import runs_vllm
+from ..serving.server import runs
 from .pod import WORKLOADS, cuda_image, image_origin, in_kubernetes, pod_spec
 
 
@@ -88,7 +88,7 @@ class GpuResources(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = in_kubernetes(job)
-        if launch is None or launch.container is None or not runs_vllm(job):
+        if launch is None or launch.container is None or not runs(job):
             return
         limits, requests = at(launch.container, "resources", "limits"), at(launch.container, "resources", "requests")
         found = False

@@ -10,9 +10,11 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import docker_run, launch_of, runs_vllm, text
+from ..serving.server import docker_run, launch_of, runs, text
 from .pod import image_origin
 
+CUDA_IMAGES = frozenset({"vllm-openai", "sglang", "text-generation-inference", "lmdeploy"})
+"""Images of the engines' projects that are made for CUDA unless their tag says otherwise."""
 PASSING = ("gpus", "device", "runtime", "privileged", "cdi", "hooks-dir", "security-opt")
 """Options by which GPUs reach a container; ``security-opt`` stands for podman with CDI."""
 
@@ -50,11 +52,12 @@ class GpusNotPassed(Rule):
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
         run = docker_run(launch)
-        if launch is None or run is None or launch.image is None or not runs_vllm(job):
+        if launch is None or run is None or launch.image is None or not runs(job):
             return
-        if basename(launch.image.text.split("@")[0]).split(":")[0] != "vllm-openai" or any(
-            o in run.options for o in PASSING
-        ):
+        name, _, tag = basename(launch.image.text.split("@")[0]).partition(":")
+        if name not in CUDA_IMAGES or any(o in run.options for o in PASSING):
+            return
+        if any(word in tag for word in ("rocm", "xpu", "cpu", "intel", "gaudi", "npu", "neuron", "mi3")):
             return
         device = text(job, "device")
         if device is not None and device.value == "cpu":

@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 from cfglint.source.node import Mapping, Node, value_at
 
-from ..serving.server import runs_vllm, size
+from ..serving.server import managed, runs, size
 from .pod import in_kubernetes, origin_in
 
 PERIOD, FAILURES = 10, 3
@@ -82,7 +82,7 @@ class LivenessBeforeLoaded(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = in_kubernetes(job)
-        if launch is None or launch.container is None or not runs_vllm(job):
+        if launch is None or launch.container is None or not runs(job, "vllm", "sglang", "tgi") or managed(job):
             return
         probe = launch.container.get("livenessProbe")
         if not isinstance(probe, Mapping) or "startupProbe" in launch.container:

@@ -10,7 +10,18 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Sequence, value_at
 
-from ..serving.server import docker_run, launch_of, runs_vllm, text
+from ..serving.server import (
+    HOST_ARGUMENTS,
+    LOOPBACK_DEFAULT,
+    docker_run,
+    engine,
+    engine_title,
+    launch_of,
+    managed,
+    runs,
+    stated,
+    text,
+)
 from .pod import pod_spec
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -19,7 +30,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 class LoopbackHost(Rule):
     """The server listens on the container's own loopback address: nobody outside can reach it.
 
-    With ``--host 127.0.0.1`` published ports, Services and probes meet a closed port: "connection refused", and the pod never
+    With ``--host 127.0.0.1`` (SGLang's default) published ports, Services and probes meet a closed port: "connection refused", and the pod never
     becomes ready.
 
     How sure: the container publishes a port (``-p``, compose ``ports``) or is the only one of its pod. With the host's
@@ -35,8 +46,12 @@ class LoopbackHost(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/entrypoints/common/cli_args.py",
         "https://docs.docker.com/engine/network/",
     )
-    catalogue = ("ctr-host-loopback-vllm",)
+    catalogue = ("ctr-host-loopback-vllm", "ctr-host-loopback")
     good = (
+        example(
+            "serve.sh",
+            "docker run --gpus all -p 30000:30000 lmsysorg/sglang:v0.5.6 python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --host 0.0.0.0",
+        ),
         example(
             "serve.sh",
             "docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct --host 0.0.0.0",
@@ -49,6 +64,12 @@ class LoopbackHost(Rule):
     bad = (
         example(
             "serve.sh",
+            "docker run --gpus all -p 30000:30000 lmsysorg/sglang:v0.5.6 python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct",
+            count=1,
+            note="SGLang's default",
+        ),
+        example(
+            "serve.sh",
             "docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct --host 127.0.0.1",
             at="host",
             count=1,
@@ -56,9 +77,15 @@ class LoopbackHost(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        host, launch = text(job, "host"), launch_of(job)
-        if host is None or host.value.lower() not in LOOPBACK or launch is None or not runs_vllm(job):
+        name = HOST_ARGUMENTS.get(engine(job), "host")
+        host, launch = text(job, name), launch_of(job)
+        if launch is None or not runs(job) or managed(job):
             return
+        by_default = not stated(job, name) and engine(job) in LOOPBACK_DEFAULT
+        if not by_default and (host is None or host.value.lower() not in LOOPBACK):
+            return
+        if by_default and (engine(job) != "sglang" or stated(job, "node_rank") or stated(job, "nnodes")):
+            return  # other engines' images set the address themselves, and of several nodes one alone is asked
         run = docker_run(launch)
         if run is not None:
             networks = [w.text for name in ("network", "net") for w in run.options.get(name, ())]
@@ -74,9 +101,13 @@ class LoopbackHost(Rule):
         else:
             reached = False
         if reached:
-            yield self.finding(
-                f"the server listens on {host.value} inside its container: ports and probes cannot reach it",
-                host,
-                help="host: 0.0.0.0, or leave it out",
-                job=job,
-            )
+            if host is not None:
+                message = f"the server listens on {host.value} inside its container: ports and probes cannot reach it"
+                yield self.finding(message, host, help=f"{name}: 0.0.0.0", job=job)
+            else:
+                yield self.finding(
+                    f"{engine_title(job)} listens on 127.0.0.1 unless told otherwise: ports and probes cannot reach it",
+                    job.model_id,
+                    help=f"add --{name} 0.0.0.0",
+                    job=job,
+                )

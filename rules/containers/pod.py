@@ -12,9 +12,11 @@ from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.source.node import Document, Mapping, Node, Scalar, Sequence, at, value_at
 
-from ..serving.server import DEFAULT_PORT, docker_run, launch_of, number, stated
+from ..serving.server import DEFAULT_PORTS, PORT_ARGUMENTS, docker_run, engine, launch_of, number, stated
 
 CUDA_IMAGE = "vllm-openai"
+TGI_IMAGE = "text-generation-inference"
+"""Its Dockerfile sets ``PORT=80``."""
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Pod", "ReplicaSet", "DaemonSet", "LeaderWorkerSet"})
 """Kinds whose pods are meant to go on running."""
 
@@ -100,10 +102,17 @@ def mounts(launch: Launch) -> Iterator[tuple[str, str]]:
 
 def engine_port(job: ServingJob) -> int | None:
     """The port the API server listens on; None where it is stated as something not known."""
-    port = number(job, "port")
+    name = PORT_ARGUMENTS.get(engine(job), "port")
+    port = number(job, name)
     if port is not None:
         return port.value
-    return None if stated(job, "port") else DEFAULT_PORT
+    if stated(job, name):
+        return None
+    if engine(job) == "tgi":
+        launch = launch_of(job)
+        own = launch is not None and launch.image is not None and launch.image.text.find(TGI_IMAGE) >= 0
+        return 80 if own else 3000
+    return DEFAULT_PORTS.get(engine(job))
 
 
 def manifests(context: Context, kind: str) -> list[tuple[Document, Mapping]]:

@@ -12,7 +12,7 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
 
-from ..serving.server import docker_run, launch_of, runs_vllm, statement
+from ..serving.server import PORT_ARGUMENTS, docker_run, engine, launch_of, managed, runs, statement
 from .pod import engine_port, in_kubernetes, pod_spec
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
@@ -21,7 +21,7 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 class PortMismatch(Rule):
     """A probe or a published port points at another port than the server listens on.
 
-    vLLM listens on 8000 unless ``--port`` says otherwise. A probe on another port never succeeds and the pod is restarted or
+    vLLM listens on 8000, SGLang on 30000, TGI's image on 80 and LMDeploy on 23333 unless told otherwise. A probe on another port never succeeds and the pod is restarted or
     never ready; a published port leads to "connection refused".
 
     How sure: both ports are stated as numbers (or names that the container declares). Probes are judged where the pod has
@@ -58,6 +58,11 @@ class PortMismatch(Rule):
     )
     bad = (
         example(
+            "serve.sh",
+            "docker run --gpus all -p 8080:8080 ghcr.io/huggingface/text-generation-inference:2.4.1 --model-id Qwen/Qwen2.5-7B-Instruct",
+            count=1,
+        ),
+        example(
             "serve.sh", "docker run --gpus all -p 8080:8080 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct", count=1
         ),
         example(
@@ -80,11 +85,11 @@ class PortMismatch(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         port = engine_port(job)
-        if port is None or not runs_vllm(job):
+        if port is None or not runs(job, "vllm", "sglang", "tgi", "lmdeploy") or managed(job):
             return
         launch = launch_of(job)
         run = docker_run(launch)
-        shown = statement(job, "port")
+        shown = statement(job, PORT_ARGUMENTS.get(engine(job), "port"))
         label = f"the server listens on {port}" + ("" if shown is not None else ", its default")
         if launch is not None and run is not None:
             networks = [w.text for name in ("network", "net") for w in run.options.get(name, ())]

@@ -10,8 +10,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import value_at
 
-from ..serving.server import runs_vllm
-from .pod import image_origin, in_kubernetes, services_of
+from ..serving.server import managed, runs
+from .pod import engine_port, image_origin, in_kubernetes, services_of
 
 KINDS = ("Deployment", "StatefulSet", "Pod", "LeaderWorkerSet")
 
@@ -88,7 +88,9 @@ class ReadinessMissing(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = in_kubernetes(job)
-        if launch is None or launch.container is None or launch.context.get("kind") not in KINDS or not runs_vllm(job):
+        if launch is None or launch.container is None or launch.context.get("kind") not in KINDS or managed(job):
+            return
+        if not runs(job, "vllm", "sglang", "tgi", "lmdeploy"):
             return
         if "readinessProbe" in launch.container or "startupProbe" in launch.container:
             return
@@ -99,6 +101,6 @@ class ReadinessMissing(Rule):
         yield self.finding(
             f"no readiness probe, and Service {value_at(service, 'metadata', 'name')!s} sends requests as soon as the process starts",
             image_origin(launch),
-            help="readinessProbe: {httpGet: {path: /health, port: 8000}}",
+            help=f"readinessProbe: {{httpGet: {{path: /health, port: {engine_port(job) or 8000}}}}}",
             job=job,
         )

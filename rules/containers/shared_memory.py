@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 from cfglint.source.node import Mapping, Sequence, at, value_at
 
-from ..serving.server import docker_run, launch_of, number, runs_vllm, size
+from ..serving.server import docker_run, launch_of, managed, number, runs, size
 from .pod import image_origin, mounts, pod_spec
 
 MIB = 2**20
@@ -97,7 +97,7 @@ class SharedMemory(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or not runs_vllm(job):
+        if launch is None or not runs(job, "vllm", "sglang", "tgi") or managed(job):
             return
         tp, pp = size(job, "tensor_parallel_size"), size(job, "pipeline_parallel_size")
         if tp is None or pp is None or tp * pp < 2 or launch.environment.get("NCCL_SHM_DISABLE") is not None:

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import before, number, runs_vllm, switch
+from ..serving.server import before, called, engine, number, runs, size, stated, switch
 
 REFINED_BY = "0.26"
 """Later than 0.25.1, which refuses; 0.33.0 refines the blocks of routed experts (vllm/model_executor/layers/quantization/
@@ -59,27 +59,41 @@ class Fp8BlocksNotDivisible(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked, arch = number(job, "tensor_parallel_size"), job.architecture
-        if asked is None or asked.value < 2 or arch is None or arch.quantization is None or not runs_vllm(job):
+        if (
+            asked is None
+            or asked.value < 2
+            or arch is None
+            or arch.quantization is None
+            or not runs(job, "vllm", "sglang")
+        ):
             return
         block = block_of(arch.quantization)
         if block is None:
             return
         experts_whole = switch(job, "enable_expert_parallel") is True
+        sglang = engine(job) == "sglang"
+        if sglang:
+            ranks = size(job, "expert_parallel_size")
+            if ranks is None or switch(job, "enable_dp_attention") or stated(job, "moe_a2a_backend"):
+                return
+            experts_whole = ranks == asked.value or stated(job, "enable_ep_moe") or stated(job, "enable_deepep_moe")
         found = _misfit(arch, asked.value, block, experts_whole)
         if found is None:
             return
         what, width, routed = found
         fitting = [
             n
-            for n in range(asked.value - 1, 0, -1)
+            for n in range(min(asked.value - 1, arch.num_attention_heads), 0, -1)
             if arch.num_attention_heads % n == 0 and _misfit(arch, n, block, experts_whole) is None
         ]
-        certain = not routed or before(job, REFINED_BY)
-        helps = [f"tensor_parallel_size: {fitting[0]}"] if fitting else []
+        certain = sglang or not routed or before(job, REFINED_BY)
+        helps = [f"{called(job, 'tensor_parallel_size')}: {fitting[0]}"] if fitting else []
         if routed and _misfit(arch, asked.value, block, True) is None:
-            helps.append("enable_expert_parallel keeps experts whole")
+            helps.append(
+                f"{'ep_size: ' + str(asked.value) if sglang else 'enable_expert_parallel'} keeps experts whole"
+            )
         yield self.finding(
-            f"{what} of {width} over tensor_parallel_size {asked.value} gives {width / asked.value:g}, not a multiple of the checkpoint's FP8 block {block}",
+            f"{what} of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {width / asked.value:g}, not a multiple of the checkpoint's FP8 block {block}",
             asked,
             (job.model_id, f"blocks of {block}"),
             help="; ".join(helps),

@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import checkpoint_method, number, runs_vllm, served
+from ..serving.server import called, checkpoint_method, engine, number, runs, served
 
 USUAL_GROUP = 128
 """Group size of nearly all AWQ and GPTQ checkpoints, taken where only the name says what the checkpoint is."""
@@ -58,7 +58,7 @@ class GroupsNotDivisible(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked = number(job, "tensor_parallel_size")
-        if asked is None or asked.value < 2 or not runs_vllm(job):
+        if asked is None or asked.value < 2 or not runs(job, "vllm", "sglang"):
             return
         method, sure = checkpoint_method(job)
         arch, _ = served(job)
@@ -78,16 +78,17 @@ class GroupsNotDivisible(Rule):
         width = next((w for w in widths if (w / asked.value) % group), None)
         if width is None:
             return
+        sure = sure and engine(job) == "vllm"  # SGLang's Marlin path pads some shapes
         fitting = next(
             n
             for n in range(asked.value - 1, 0, -1)
             if arch.num_attention_heads % n == 0 and (n == 1 or not any((w / n) % group for w in widths))
         )
         yield self.finding(
-            f"the intermediate size of {width} over tensor_parallel_size {asked.value} gives {width / asked.value:g}, not a multiple of the {method.upper()} group {group}",
+            f"the intermediate size of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {width / asked.value:g}, not a multiple of the {method.upper()} group {group}",
             asked,
             (job.model_id, f"{method.upper()}, groups of {group}"),
-            help=f"tensor_parallel_size: {fitting}, with pipeline_parallel_size for the rest, or a checkpoint with a padded width",
+            help=f"{called(job, 'tensor_parallel_size')}: {fitting}, with pipeline_parallel_size for the rest, or a checkpoint with a padded width",
             severity="error" if sure else "warning",
             confidence="high" if sure else "medium",
             data={"width": width, "group": group, "tensor_parallel_size": asked.value},

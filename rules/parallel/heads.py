@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import number, runs_vllm, served
+from ..serving.server import called, engine, number, runs, served, stated, switch
 
 
 class HeadsNotDivisible(Rule):
@@ -44,6 +44,12 @@ class HeadsNotDivisible(Rule):
     bad = (
         example(
             "serve.sh",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --tp 8",
+            at="tp_size",
+            count=1,
+        ),
+        example(
+            "serve.sh",
             "vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 8",
             at="tensor_parallel_size",
             count=1,
@@ -57,17 +63,19 @@ class HeadsNotDivisible(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked = number(job, "tensor_parallel_size")
-        if asked is None or asked.value < 2 or not runs_vllm(job):
+        if asked is None or asked.value < 2 or not runs(job, "vllm", "sglang", "tgi", "trtllm", "lmdeploy"):
             return
         arch, sure = served(job)
         if arch is None or not arch.num_attention_heads:
             return
         heads, kv_heads, tp = arch.num_attention_heads, arch.num_key_value_heads, asked.value
-        problem = ""
+        if engine(job) == "sglang" and (switch(job, "enable_dp_attention") or stated(job, "attn_dp_size")):
+            return  # attention is split over fewer ranks
+        tensor, problem = called(job, "tensor_parallel_size"), ""
         if heads % tp:
-            problem = f"{heads} attention heads cannot be split over tensor_parallel_size {tp}"
+            problem = f"{heads} attention heads cannot be split over {tensor} {tp}"
         elif arch.mla is None and kv_heads and kv_heads % tp and tp % kv_heads and _plain_attention(arch.layers):
-            problem = f"{kv_heads} key-value heads neither divide tensor_parallel_size {tp} nor are divided by it"
+            problem = f"{kv_heads} key-value heads neither divide {tensor} {tp} nor are divided by it"
         if not problem:
             return
         fitting = [
@@ -81,7 +89,7 @@ class HeadsNotDivisible(Rule):
             problem,
             asked,
             (job.model_id, f"{heads} heads, {kv_heads} key-value heads"),
-            help=f"tensor_parallel_size: {below}{f' or {above}' if above else ''}, or the rest as pipeline_parallel_size",
+            help=f"{tensor}: {below}{f' or {above}' if above else ''}, or the rest as pipeline_parallel_size",
             severity="error" if sure else "warning",
             confidence="high" if sure else "medium",
             data={"heads": heads, "key_value_heads": kv_heads, "tensor_parallel_size": tp},

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import docker_run, launch_of, runs_vllm, size, stated
+from ..serving.server import called, docker_run, engine, launch_of, managed, runs, size, stated
 
 
 class IdleGpus(Rule):
@@ -43,6 +43,11 @@ class IdleGpus(Rule):
     bad = (
         example(
             "serve.sh",
+            "docker run --gpus '\"device=0,1,2,3\"' --shm-size 1g ghcr.io/huggingface/text-generation-inference:2.4.1 --model-id Qwen/Qwen2.5-14B-Instruct --num-shard 2",
+            count=1,
+        ),
+        example(
+            "serve.sh",
             "docker run --gpus 4 --ipc=host vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2",
             count=1,
         ),
@@ -52,7 +57,9 @@ class IdleGpus(Rule):
         launch = launch_of(job)
         origin = job.hardware.count_origin
         gpus = job.hardware.gpus_per_node
-        if launch is None or gpus is None or not isinstance(origin, FileOrigin) or not runs_vllm(job):
+        if launch is None or gpus is None or not isinstance(origin, FileOrigin):
+            return
+        if not runs(job, "vllm", "sglang", "tgi", "lmdeploy") or managed(job):
             return
         if launch.carrier not in ("kubernetes", "compose") and docker_run(launch) is None:
             return
@@ -72,6 +79,8 @@ class IdleGpus(Rule):
             part = size(job, name)
             if part is None:
                 return
+            if name == "data_parallel_size" and engine(job) == "sglang" and stated(job, "enable_dp_attention"):
+                continue  # the groups share the ranks
             used *= part
         if used >= gpus:
             return
@@ -89,7 +98,7 @@ class IdleGpus(Rule):
             f"{gpus} GPUs are reserved, the server uses {used}",
             origin,
             (job.tensor_parallel_size, ""),
-            help=f"tensor_parallel_size: {gpus}, or reserve {used}",
+            help=f"{called(job, 'tensor_parallel_size')}: {gpus}, or reserve {used}",
             data={"reserved": gpus, "used": used},
             job=job,
         )

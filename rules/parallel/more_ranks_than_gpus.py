@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import launch_of, number, runs_vllm, size, stated, text
+from ..serving.server import called, engine, launch_of, number, runs, size, stated, switch, text
 
 
 class MoreRanksThanGpus(Rule):
@@ -31,8 +31,22 @@ class MoreRanksThanGpus(Rule):
         "https://github.com/vllm-project/vllm/issues/8908",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/parallel.py",
     )
-    catalogue = ("par-tp-gt-gpus", "compose-gpu-count", "par-cvd-count", "slurm-gres-tp")
+    catalogue = ("par-tp-gt-gpus", "compose-gpu-count", "par-cvd-count", "slurm-gres-tp", "sky-accelerators-tp")
     good = (
+        example(
+            "task.yaml",
+            """
+            resources:
+              accelerators: {L4: 4}
+            run: |
+              vllm serve Qwen/Qwen2.5-14B-Instruct --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE
+            """,
+        ),
+        example(
+            "serve.sh",
+            "CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --tp 2 --dp 2 --enable-dp-attention",
+            note="with DP attention the data-parallel groups share the ranks",
+        ),
         example("serve.sh", "vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4", gpu="A100-80GB", gpus=4),
         example(
             "serve.sh",
@@ -43,6 +57,22 @@ class MoreRanksThanGpus(Rule):
         ),
     )
     bad = (
+        example(
+            "serve.sh",
+            "CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-72B-Instruct --tp 4",
+            at="tp_size",
+            count=1,
+        ),
+        example(
+            "task.yaml",
+            """
+            resources:
+              accelerators: L4:2
+            run: |
+              vllm serve Qwen/Qwen2.5-14B-Instruct --tensor-parallel-size 4
+            """,
+            count=1,
+        ),
         example(
             "serve.sh",
             "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 4",
@@ -68,25 +98,40 @@ class MoreRanksThanGpus(Rule):
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         gpus = job.hardware.world_size
         tp, pp = size(job, "tensor_parallel_size"), size(job, "pipeline_parallel_size")
-        if gpus is None or tp is None or pp is None or tp * pp <= gpus or not runs_vllm(job):
+        if gpus is None or tp is None or pp is None or not runs(job, *ENGINES):
+            return
+        copies = _replicas(job)
+        if copies is None or tp * pp * copies <= gpus:
             return
         elsewhere = _more_nodes(job)
         severity: Severity = "info" if elsewhere else "error"
         asked = number(job, "tensor_parallel_size") or number(job, "pipeline_parallel_size")
-        parts = f"tensor_parallel_size {tp}" + (f" × pipeline_parallel_size {pp}" if pp > 1 else "")
+        tensor, needed = called(job, "tensor_parallel_size"), tp * pp * copies
+        parts = f"{tensor} {tp}" + (f" × {called(job, 'pipeline_parallel_size')} {pp}" if pp > 1 else "")
+        parts += f" × {called(job, 'data_parallel_size')} {copies}" if copies > 1 else ""
         yield self.finding(
-            f"{parts} needs {tp * pp} GPUs, {gpus} {'is' if gpus == 1 else 'are'} given"
+            f"{parts} needs {needed} GPUs, {gpus} {'is' if gpus == 1 else 'are'} given"
             + (f" here ({elsewhere} may bring the rest)" if elsewhere else ""),
             asked,
             (job.gpus_per_node, f"{job.hardware.gpus_per_node} per node"),
-            help=f"tensor_parallel_size: {gpus}"
+            help=f"{tensor}: {gpus // copies or 1}"
             if not elsewhere
-            else f"the cluster must have {tp * pp} GPUs before the server starts",
+            else f"the cluster must have {needed} GPUs before the server starts",
             severity=severity,
             confidence="low" if elsewhere else "high",
-            data={"needed": tp * pp, "given": gpus},
+            data={"needed": needed, "given": gpus},
             job=job,
         )
+
+
+ENGINES = ("vllm", "sglang", "tgi", "trtllm", "lmdeploy")
+
+
+def _replicas(job: ServingJob) -> int | None:
+    """Copies of the whole model that one SGLang server starts; with DP attention the ranks are shared instead."""
+    if engine(job) != "sglang" or switch(job, "enable_dp_attention") or stated(job, "attn_dp_size"):
+        return 1
+    return size(job, "data_parallel_size")
 
 
 def _more_nodes(job: ServingJob) -> str:
@@ -106,6 +151,8 @@ def _more_nodes(job: ServingJob) -> str:
     if container is not None and "workerSpec" in container:
         return "the worker pods"
     file = launch.document.file.text
+    if engine(job) == "trtllm" and ("mpirun" in file or "srun" in file):
+        return "MPI"
     return (
         "Ray"
         if (launch.carrier in ("shell", "slurm", "dockerfile") and "ray start" in file) or "ray_init" in file

@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import runs_vllm, served, stated, statement, switch
+from ..serving.server import runs, served, stated, statement, switch, wrapper
 
 NATIVE = frozenset({
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_vl", "qwen2_5_vl", "gemma", "gemma2",
@@ -52,15 +52,17 @@ class RemoteCode(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        if switch(job, "trust_remote_code") is not True or not runs_vllm(job):
+        if switch(job, "trust_remote_code") is not True or not runs(job, "vllm", "sglang"):
             return
+        if wrapper(job) == "vllm-recipe":
+            return  # a recipe is read before a command is made of it
         where = statement(job, "trust_remote_code")
         arch, _ = served(job)
         native = arch is not None and arch.model_type in NATIVE and "auto_map" not in arch.config
         name = str(job.value("model_id") or "")
         if native and arch is not None:
             yield self.finding(
-                f"trust_remote_code is not needed: transformers and vLLM have {arch.model_type} themselves",
+                f"trust_remote_code is not needed: transformers and the engine have {arch.model_type} themselves",
                 where,
                 help="leave it out",
                 severity="info",

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import launch_of, number, runs_vllm, since, stated, switch
+from .server import called, launch_of, number, runs, runs_vllm, since, stated, switch
 
 LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length",
@@ -63,6 +63,12 @@ class LengthAboveModel(Rule):
         ),
         example(
             "serve.sh",
+            "python3 -m sglang.launch_server --model-path microsoft/Phi-3-mini-4k-instruct --context-length 16384",
+            at="context_length",
+            count=1,
+        ),
+        example(
+            "serve.sh",
             "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve microsoft/Phi-3-mini-4k-instruct --max-model-len 16384",
             note="forced: a warning",
         ),
@@ -71,12 +77,15 @@ class LengthAboveModel(Rule):
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         wanted = number(job, "max_model_len")
         arch = job.architecture
-        if wanted is None or arch is None or not runs_vllm(job):
+        if wanted is None or arch is None or not runs(job, "vllm", "sglang"):
             return
-        if any(stated(job, name) for name in ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path")):
+        if any(
+            stated(job, name)
+            for name in ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "json_model_override_args")
+        ):
             return
         given = job.model.config if job.model is not None else None
-        limit, key = derived_length(given or arch.config, new_yarn=since(job, "0.33.0"))
+        limit, key = derived_length(given or arch.config, new_yarn=runs_vllm(job) and since(job, "0.33.0"))
         if limit is None or wanted.value <= limit:
             return
         listed = given is None and job.model is not None and job.model.source == "catalogue"
@@ -85,13 +94,14 @@ class LengthAboveModel(Rule):
         if switch(job, "disable_sliding_window"):
             return
         launch = launch_of(job)
-        forced = launch.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") if launch is not None else None
+        override = "VLLM_ALLOW_LONG_MAX_MODEL_LEN" if runs_vllm(job) else "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+        forced = launch.environment.get(override) if launch is not None else None
         allowed = forced is not None and forced.text.strip().lower() in ("1", "true")
         known = job.model.id if job.model else "the model"
         yield self.finding(
-            f"max_model_len {wanted.value:,} is above the {limit:,} tokens of {known} ({key})",
+            f"{called(job, 'max_model_len')} {wanted.value:,} is above the {limit:,} tokens of {known} ({key})",
             wanted,
-            help=f"max_model_len: {limit}, or a rope scaling by --hf-overrides that the model was made for",
+            help=f"{called(job, 'max_model_len')}: {limit}, or a rope scaling that the model was made for",
             severity="warning" if allowed or listed else "error",
             confidence="medium" if listed else "high",
             data={"max_model_len": wanted.value, "derived": limit},

@@ -10,7 +10,7 @@ from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
-from .server import quantization_method, readings, runs_vllm, text
+from .server import called, engine_title, quantization_method, readings, runs, text
 
 FAMILIES = {
     "awq": "awq", "awq_marlin": "awq", "auto_awq": "awq",
@@ -26,7 +26,7 @@ FAMILIES = {
 class QuantizationMismatch(Rule):
     """``quantization`` names another method than the checkpoint was quantized with.
 
-    vLLM reads the method from the checkpoint's config and compares: "Quantization method specified in the model config
+    vLLM and SGLang read the method from the checkpoint's config and compare: "Quantization method specified in the model config
     (fp8) does not match the quantization method specified in the `quantization` argument (awq)". It needs no argument.
 
     How sure: the checkpoint's method comes from its config.json. Names that vLLM takes for one another are one family;
@@ -45,11 +45,16 @@ class QuantizationMismatch(Rule):
         example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization fp8"),
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8", note="quantized as it loads"),
     )
-    bad = (example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization awq", at="quantization", count=1),)
+    bad = (
+        example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization awq", at="quantization", count=1),
+        example(
+            "serve.sh", "python3 -m sglang.launch_server --model-path Qwen/Qwen3-32B-FP8 --quantization awq", count=1
+        ),
+    )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked, own = text(job, "quantization"), quantization_method(job)
-        if asked is None or own is None or not runs_vllm(job):
+        if asked is None or own is None or not runs(job, "vllm", "sglang"):
             return
         mine, theirs = FAMILIES.get(asked.value.lower()), FAMILIES.get(own)
         if mine is None or theirs is None or mine == theirs:
@@ -62,7 +67,7 @@ class QuantizationMismatch(Rule):
         yield self.finding(
             f"quantization is {asked.value}, but the checkpoint was quantized with {own}",
             asked,
-            help="leave it out: vLLM reads the method from the checkpoint",
+            help=f"leave {called(job, 'quantization')} out: {engine_title(job)} reads the method from the checkpoint",
             fixes=fixes,
             data={"quantization": asked.value, "quant_method": own},
             job=job,

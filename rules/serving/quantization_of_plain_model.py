@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import runs_vllm, text
+from .server import runs, text
 
 NEEDS_CHECKPOINT = frozenset({
     "awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "compressed-tensors", "modelopt", "modelopt_fp4",
@@ -44,11 +44,18 @@ class QuantizationOfPlainModel(Rule):
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct-AWQ --quantization awq"),
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8"),
     )
-    bad = (example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization awq", at="quantization", count=1),)
+    bad = (
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization awq", at="quantization", count=1),
+        example(
+            "serve.sh",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --quantization gptq_marlin",
+            count=1,
+        ),
+    )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked, model = text(job, "quantization"), job.model
-        if asked is None or model is None or model.architecture is None or not runs_vllm(job):
+        if asked is None or model is None or model.architecture is None or not runs(job, "vllm", "sglang"):
             return
         if asked.value.lower() not in NEEDS_CHECKPOINT or model.architecture.quantization is not None:
             return

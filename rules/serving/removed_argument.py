@@ -12,7 +12,7 @@ from cfglint.lint.finding import Confidence, Finding, Fix, Severity
 from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
-from .server import arguments, readings, since, version
+from .server import arguments, managed, readings, since, statement, version
 
 DROPPED_IN = {
     "disable_log_requests": "0.17.0",
@@ -159,7 +159,8 @@ class RemovedArgument(Rule):
 
     def _severity(self, job: ServingJob, name: str, argument: Any) -> Severity | None:
         if version(job) is None:
-            return "warning"
+            fork = name == "device" and str(getattr(statement(job, name), "value", "")) in ("neuron", "hpu", "tpu")
+            return None if managed(job) or fork else "warning"
         if name == "disable_log_requests" and since(job, "0.33.0"):
             return None  # vllm/utils/argparse_utils.py, EnableDisableAction
         return "error" if since(job, DROPPED_IN.get(name, argument.absent_from)) else None

@@ -1,4 +1,4 @@
-"""What several rules ask of a vLLM server: its arguments by their own names, its version, the place it runs in."""
+"""What several rules ask of a server: its engine, its arguments by their own names, its version, the place it runs in."""
 
 from __future__ import annotations
 
@@ -21,6 +21,30 @@ NEWEST_SAMPLED = "0.33.0"
 """The newest vLLM release whose source the rules were checked against."""
 DEFAULT_PORT = 8000
 """vllm/entrypoints/common/cli_args.py, ``port``."""
+ENGINES = {
+    "vllm": "vLLM", "sglang": "SGLang", "tgi": "TGI", "trtllm": "TensorRT-LLM", "lmdeploy": "LMDeploy",
+    "llama.cpp": "llama.cpp",
+}  # fmt: skip
+"""Serving engines by the name jobs bear, with the name people use."""
+OWN_NAMES = {
+    "sglang": {
+        "tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size",
+        "max_model_len": "context_length",
+    },
+    "tgi": {"tensor_parallel_size": "num_shard", "max_model_len": "max_total_tokens", "quantization": "quantize"},
+    "lmdeploy": {"tensor_parallel_size": "tp", "data_parallel_size": "dp", "max_model_len": "session_len"},
+    "trtllm": {"tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "max_model_len": "max_seq_len"},
+    "llama.cpp": {"max_model_len": "ctx_size"},
+}  # fmt: skip
+"""What engines call an argument that vLLM calls otherwise."""
+DEFAULT_PORTS = {"vllm": DEFAULT_PORT, "sglang": 30000, "lmdeploy": 23333, "trtllm": 8000, "llama.cpp": 8080}
+"""Ports engines listen on. TGI's binary takes 3000 and its image sets 80."""
+PORT_ARGUMENTS = {"lmdeploy": "server_port"}
+HOST_ARGUMENTS = {"lmdeploy": "server_name", "tgi": "hostname"}
+LOOPBACK_DEFAULT = frozenset({"sglang", "llama.cpp", "trtllm"})
+"""Engines that listen on the loopback address unless told otherwise."""
+MANAGED = frozenset({"kserve", "kubeai", "production-stack", "dynamo", "ray-serve-llm", "ray-llm", "vllm-recipe"})
+"""Wrappers whose controller or chart writes the pod: probes, ports, shared memory and tokens come from it."""
 DTYPES = {
     "half": "float16", "float16": "float16", "fp16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16",
     "float": "float32", "float32": "float32", "fp32": "float32",
@@ -28,8 +52,42 @@ DTYPES = {
 """vllm/config/model.py, ``_STR_DTYPE_TO_TORCH_DTYPE``, and the job file's short names."""
 
 
+def engine(job: ServingJob) -> str:
+    return str(job.value("framework") or "").lower()
+
+
+def engine_title(job: ServingJob) -> str:
+    return ENGINES.get(engine(job), engine(job))
+
+
 def runs_vllm(job: ServingJob) -> bool:
-    return str(job.value("framework") or "").lower() == "vllm"
+    return engine(job) == "vllm"
+
+
+def runs(job: ServingJob, *engines: str) -> bool:
+    """Whether the job is a server of one of these engines; of any known one where none is named."""
+    return engine(job) in (engines or ENGINES)
+
+
+def called(job: ServingJob, name: str) -> str:
+    """What the job's engine calls an argument that vLLM calls ``name``."""
+    return OWN_NAMES.get(engine(job), {}).get(name, name)
+
+
+def wrapper(job: ServingJob) -> str:
+    """What makes the server's command: ``kserve``, ``kubeai``, ``dynamo`` …; empty where the files say it themselves."""
+    for reading in job.readings:
+        stated_by = reading.context.get("wrapper")
+        if isinstance(stated_by, str):
+            return stated_by
+        launch = reading.context.get("launch")
+        if isinstance(launch, Launch) and isinstance(launch.context.get("wrapper"), str):
+            return str(launch.context["wrapper"])
+    return ""
+
+
+def managed(job: ServingJob) -> bool:
+    return wrapper(job) in MANAGED
 
 
 def readings(job: ServingJob) -> Iterator[Reading]:
@@ -64,9 +122,27 @@ def statement(job: ServingJob, name: str) -> Fact[Any] | None:
                 value = not value if isinstance(value, bool) else False
             origin = FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span)
             return Fact(value, origin)
+    own = None if runs_vllm(job) else _own_statement(job, called(job, name))
+    if own is not None:
+        return own
     rest = job.fact("engine_args")
     if rest is not None and isinstance(rest.value, dict) and name in rest.value:
         return Fact(rest.value[name], rest.origin, rest.certain)
+    return None
+
+
+def _own_statement(job: ServingJob, name: str) -> Fact[Any] | None:
+    """An argument of an engine other than vLLM, by its own name with underscores."""
+    for reading in job.readings:
+        if reading.dialect != engine(job) or not isinstance(reading.root, Table):
+            continue
+        for key, entry in reading.root.index.items():
+            if key.replace("-", "_") != name:
+                continue
+            value: Any = plain(entry.value)
+            if isinstance(value, str) and "$" in value:
+                value = UNKNOWN
+            return Fact(value, FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span))
     return None
 
 
@@ -110,7 +186,7 @@ def size(job: ServingJob, name: str) -> int | None:
 
 
 def version(job: ServingJob) -> str | None:
-    return job.versions.get("vllm")
+    return job.versions.get(engine(job) or "vllm")
 
 
 def exact_version(job: ServingJob) -> str | None:

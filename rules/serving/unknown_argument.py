@@ -13,7 +13,7 @@ from cfglint.lint.finding import Finding, Fix, Severity
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
-from .server import NEWEST_SAMPLED, arguments, before, launch_of, readings, since
+from .server import NEWEST_SAMPLED, arguments, before, launch_of, managed, readings, since
 
 OWN = frozenset({"model", "model_tag", "config", "help", "version", "O", "h", "v"})
 """Taken by the command itself, or by argparse."""
@@ -67,6 +67,8 @@ class UnknownArgument(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         for reading in readings(job):
+            if managed(job):
+                continue  # a wrapper has arguments of its own
             for name, _, key, _entry in arguments(reading):
                 if not _known(name, key):
                     yield self._one(job, reading, name, key)

@@ -10,9 +10,12 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Scalar
 
-from .server import arguments, readings
+from .server import arguments, before, managed, readings, since, version
 
 WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
+
+TOOK_A_VALUE = frozenset({"enable_chunked_prefill", "multi_step_stream_outputs"})
+"""Switches that took ``=false`` before 0.9 (``StoreBoolean`` of vllm/utils.py)."""
 
 
 class ValueOfSwitch(Rule):
@@ -23,7 +26,7 @@ class ValueOfSwitch(Rule):
     is on, and the word is left over.
 
     How sure: switches are store-true or boolean-optional actions of argparse in every release read; which arguments are
-    switches comes from the catalogue. vLLM has no argument that reads ``True``.
+    switches comes from the catalogue. Two switches took a value before 0.9: without a version those are a warning.
     """
 
     code = "SRV011"
@@ -63,6 +66,9 @@ class ValueOfSwitch(Rule):
                 value = entry.value
                 if not is_switch(name) or not isinstance(value, Scalar):
                     continue
+                took_value = name in TOOK_A_VALUE and not since(job, "0.9")
+                if took_value and (before(job, "0.9") or managed(job)):
+                    continue
                 if not command_line:
                     if value.quoted and str(value.value).lower() in WORDS:
                         on = str(value.value).lower() in ("true", "yes", "on", "1")
@@ -87,6 +93,8 @@ class ValueOfSwitch(Rule):
                         f"--{name.replace('_', '-')} is a switch and takes no value, here {word}",
                         reading.origin(key),
                         help=f"--{name.replace('_', '-')} alone, or --no-{name.replace('_', '-')}",
+                        severity="warning" if took_value else "error",
+                        confidence="medium" if took_value and version(job) is None else "high",
                         job=job,
                     )
 

@@ -95,6 +95,8 @@ def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int,
         where = (*route, "deploy", "resources", "reservations", "devices", i)
         ids = device.entry("device_ids")
         if ids is not None and isinstance(ids.value, Sequence):
+            if any("$" in getattr(item, "raw", "") for item in ids.value.items):
+                return None  # a variable may hold several
             return len(ids.value.items), FileOrigin(document, (*where, "device_ids"), ids.key.span, ids.value.span)
         count = device.entry("count")
         if count is not None and isinstance(count.value, Scalar) and str(count.value.value).isdigit():
