@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
         return usage("fit", asked.problem)
     found = [fits.JobFit(job, fit(job)) for job in asked.jobs]
     if args.format == "json":
-        sys.stdout.write(fits.as_json(found))
+        from cfglint.report.terminal import write_for_machines
+
+        write_for_machines(fits.as_json(found))
     elif not found:
         asked.say_none()
     elif args.format == "markdown":

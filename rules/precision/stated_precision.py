@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cfglint.dialects.values import boolean, scalar
-from cfglint.jobs.facts import DefaultOrigin, Fact, Reading
+from cfglint.jobs.facts import DefaultOrigin, Fact, Reading, beyond_counting
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint import fixes
 from cfglint.lint.finding import Fix
@@ -97,9 +97,11 @@ def deepspeed_sections(reading: Reading) -> Iterator[Route]:
 
 
 def number_at(reading: Reading, *route: str | int) -> int | float | None:
-    """The number at a route; None for text, booleans and what is not there."""
+    """The number at a route; None for text, booleans, numbers beyond counting and what is not there."""
     value: Any = scalar(reading.at(*route))
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or beyond_counting(value):
+        return None
+    return value
 
 
 def supports(job: TrainingJob, feature: str) -> bool | None:

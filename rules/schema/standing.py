@@ -12,7 +12,9 @@ from cfglint.jobs.versions import always_at_least, always_below, exact
 from cfglint.lint.context import Context
 from cfglint.source.node import Mapping, Node, Route, Sequence
 
-TABLES: Final = ("axolotl", "llamafactory", "trl", "hf-training-args", "accelerate", "deepspeed", "peft-adapter")
+TABLES: Final = (
+    "axolotl", "llamafactory", "trl", "hf-training-args", "accelerate", "deepspeed", "peft-adapter", "cfglint-job",
+)  # fmt: skip
 """Training-side dialects whose files are held against a key table."""
 
 Standing = Literal["ok", "removed", "deprecated", "not-yet", "unknown"]
@@ -96,6 +98,8 @@ def table_of(reading: Reading) -> Schema | None:
 
 
 def stated_version(reading: Reading, owner: Schema, context: Context) -> str | None:
+    if owner.name == "cfglint-job":
+        return owner.versions[-1]  # the job file's own version, which this release reads
     return context.version(reading, owner.framework)
 
 

@@ -62,6 +62,17 @@ class UnknownKey(Rule):
     )
     bad = (
         example(
+            "job.yaml",
+            """
+            cfglint: 1
+            kind: train
+            model: Qwen/Qwen2.5-7B
+            micro_batch: 4
+            """,
+            at="micro_batch",
+            count=1,
+        ),
+        example(
             "accelerate.yaml",
             """
             compute_environment: LOCAL_MACHINE

@@ -64,6 +64,17 @@ class WrongType(Rule):
     )
     bad = (
         example(
+            "job.yaml",
+            """
+            cfglint: 1
+            kind: train
+            model: Qwen/Qwen2.5-7B
+            micro_batch_size: four
+            """,
+            at="micro_batch_size",
+            count=1,
+        ),
+        example(
             "axolotl.yaml",
             """
             base_model: Qwen/Qwen2.5-7B
@@ -143,6 +154,8 @@ def is_switch_word(node: Node, complaint: str) -> bool:
 
 def _level(reading: Reading, schema: Schema, route: Route, node: Node, complaint: str, context: Context) -> Severity:
     """An error where the framework validates what it reads."""
+    if schema.name == "cfglint-job":
+        return "error"
     if complaint.startswith("expected one of"):
         owner = schema.owner_of(*route) or schema
         known = surely_named(stated_version(reading, owner, context)) is not None

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cfglint.catalog.accelerators import Accelerator, accelerators
-from cfglint.estimate.fit.options import Option, checkpointing, full_sharding, rank_sequences
+from cfglint.estimate.fit.options import LARGEST_MICRO_BATCH, Option, checkpointing, full_sharding, rank_sequences
 from cfglint.estimate.fit.result import Change, OnAccelerator
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, need, on_hardware
@@ -106,7 +106,7 @@ class Layout:
         """The same with larger micro-batches, the largest first."""
         if self.micro_batch is not None and plan.micro_batch is not None:
             total = rank_sequences(job, plan)
-            for size in range(plan.micro_batch - 1, self.micro_batch, -1):
+            for size in range(min(plan.micro_batch - 1, LARGEST_MICRO_BATCH), self.micro_batch, -1):
                 if total % size == 0:
                     yield replace(self, micro_batch=size)
 

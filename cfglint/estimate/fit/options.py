@@ -23,6 +23,8 @@ LIGER_MODELS: Final = frozenset({
 })  # fmt: skip
 """Model types with a fused linear loss: liger_kernel 0.8, transformers/monkey_patch.py."""
 
+LARGEST_MICRO_BATCH: Final = 4096
+"""Sequences above which no micro-batch is proposed: no accelerator holds more of any length worth training on."""
 SHORTEST_SEQUENCE: Final = 512
 """Tokens below which a shorter sequence is not proposed."""
 SMALLEST_RANK: Final = 8
@@ -161,7 +163,7 @@ def _micro_batches(job: TrainingJob, plan: Plan) -> Iterator[Option]:
     if plan.micro_batch is None:
         return
     total = rank_sequences(job, plan)
-    for size in range(plan.micro_batch - 1, 0, -1):
+    for size in range(min(plan.micro_batch - 1, LARGEST_MICRO_BATCH), 0, -1):
         if total % size == 0:
             steps = total // size
             yield Option(

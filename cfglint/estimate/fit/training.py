@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from cfglint.estimate.fit.hardware import smallest_training_hardware
-from cfglint.estimate.fit.options import SHORTEST_SEQUENCE, Knob, Option, knobs_of, rank_sequences
+from cfglint.estimate.fit.options import LARGEST_MICRO_BATCH, SHORTEST_SEQUENCE, Knob, Option, knobs_of, rank_sequences
 from cfglint.estimate.fit.result import FITTING, Change, Fit, KeptBatch, Largest
 from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
@@ -105,7 +105,7 @@ class TrainingFit:
         bound = found.fits or found.expected
         wanted = "fits" if found.fits else "tight"
         # with one step instead of several the gradients need not wait: one size more may fit, none fewer
-        for size in range(min(total, bound + 1), 0, -1):
+        for size in range(min(total, bound + 1, LARGEST_MICRO_BATCH), 0, -1):
             if total % size:
                 continue
             facts = {"micro_batch_size": size, "gradient_accumulation_steps": total // size}
