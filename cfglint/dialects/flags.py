@@ -106,3 +106,12 @@ def read_flags(words: Iterable[Word], booleans: Collection[str] = (), several: C
     else:
         span = Span(0, 0)
     return Arguments(Mapping(span, entries), positionals)
+
+
+CALLERS = frozenset({"$@", "${@}", "$*", "${*}", "${@:1}", "${@:2}"})
+"""What the script itself was called with: nothing, as far as anyone knows."""
+
+
+def open_ended(words: Iterable[Word]) -> bool:
+    """True where arguments may hide in a word that is not known: ``${OPTIONS}``, set differently by branches."""
+    return any(not word.known and word.text[:1] in "$`" and word.text not in CALLERS for word in words)

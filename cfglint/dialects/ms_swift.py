@@ -15,7 +15,7 @@ from typing import Final
 from cfglint.dialects import megatron_core
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
-from cfglint.dialects.flags import read_flags
+from cfglint.dialects.flags import open_ended, read_flags
 from cfglint.dialects.hf_training_args import (
     state_batch,
     state_checkpointing,
@@ -24,7 +24,17 @@ from cfglint.dialects.hf_training_args import (
     state_sharding,
 )
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, attention, because, boolean, dtype, evidence, integer, text
+from cfglint.dialects.values import (
+    FactReader,
+    attention,
+    because,
+    boolean,
+    dtype,
+    evidence,
+    integer,
+    text,
+    without_defaults,
+)
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, FileOrigin, Reading
 from cfglint.source.node import Document, Mapping, Span
 from cfglint.source.shell import Word
@@ -97,9 +107,9 @@ class MsSwift(Dialect):
         parsed.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
         named = any(word.text.endswith((".yaml", ".yml", ".json")) for word in parsed.positionals[:1])
         why = f"{'megatron' if megatron else 'swift'} {command}"
-        reading = read_swift(
-            launch.document, parsed.mapping, command, megatron=megatron, why=why, arguments=named, command_line=True
-        )
+        reading = read_swift(launch.document, parsed.mapping, command, megatron=megatron, why=why, arguments=named)
+        if open_ended(parsed.positionals):
+            reading.facts = without_defaults(reading.facts)
         if reading.role != "part" and not megatron:
             _state_split_over_devices(reading, started, launch)
         yield reading
@@ -155,7 +165,6 @@ def read_swift(
     megatron: bool = False,
     why: str = "",
     arguments: bool = False,
-    command_line: bool = False,
 ) -> Reading:
     """A reading of a file or of a command's flags; ``arguments``: the flags stand beside a file and bring no defaults."""
     framework = "megatron" if megatron else "ms-swift"

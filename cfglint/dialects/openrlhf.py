@@ -14,7 +14,7 @@ from typing import Final
 
 from cfglint.dialects.base import Dialect, Launch
 from cfglint.dialects.carriers.command import Program, basename
-from cfglint.dialects.flags import read_flags
+from cfglint.dialects.flags import open_ended, read_flags
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, attention, dtype, integer, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
@@ -169,7 +169,8 @@ class OpenRlhf(Dialect):
         facts.number("learning_rate", "learning_rate", "actor_learning_rate", "adam.lr", "actor.adam.lr", low=0)
         facts.number("max_grad_norm", "max_norm", low=0)
         facts.number("epochs", "max_epochs", "train.max_epochs", low=0)
-        _state_defaults(facts)
+        if not open_ended(parsed.positionals):
+            _state_defaults(facts)
         yield reading
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
-from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, Origin, Reading, Reference
+from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, FactSet, Origin, Reading, Reference
 from cfglint.source.node import Mapping, Node, Route, Scalar, Sequence, Value
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
@@ -234,6 +234,16 @@ class FactReader:
                 self.reference("model", key, base="cwd")
                 return self.value(key)
         return None
+
+
+def without_defaults(facts: FactSet) -> FactSet:
+    """The statements that are no defaults: for arguments that may go on where they cannot be seen."""
+    kept = FactSet()
+    for name in facts.names():
+        for fact in facts.statements(name):
+            if not isinstance(fact.origin, DefaultOrigin):
+                kept.state(name, fact.value, fact.origin, certain=fact.certain)
+    return kept
 
 
 def evidence(root: Mapping, keys: Iterable[str], most: int = 3) -> list[str]:

@@ -16,10 +16,11 @@ from typing import Final
 from cfglint.dialects import megatron_core
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.flags import open_ended
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.overrides import is_override, nested
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import because, boolean, dtype, evidence, integer, text
+from cfglint.dialects.values import because, boolean, dtype, evidence, integer, text, without_defaults
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Node, Scalar, Sequence, Span
 
@@ -102,6 +103,8 @@ class Verl(Dialect):
         reading = read_verl(
             launch.document, tree, why=f"{basename(started.name)} with overrides", command=_config(started)
         )
+        if open_ended(started.arguments):
+            reading.facts = without_defaults(reading.facts)
         if any(part in module for part in _SERVES):
             reading.role = "part"
             reading.context["trains"] = False

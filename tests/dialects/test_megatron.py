@@ -167,3 +167,17 @@ def test_a_list_of_arguments_that_others_source() -> None:
     assert fact is not None
     assert (reading.role, fact.value, fact.describe()) == ("part", 4096, "run.sh:6")
     assert readings_of(text + "python train.py ${MODEL_ARGS[@]}\n")["megatron"].role == "run"
+
+
+def test_arguments_that_branches_change_leave_the_defaults_open() -> None:
+    text = (
+        'O="--num-layers 2 --hidden-size 64 --micro-batch-size 4"\nif [ $A = 1 ]; then O="$O --bf16"; fi\n'
+        "deepspeed pretrain_gpt.py ${O} --vocab-file v ${D}\npython prepare.py ${O}\n"
+    )
+    facts = readings_of(text)["megatron"].facts
+    assert facts.fact("weight_dtype") is None
+    assert facts.fact("zero_stage") is None
+    closed = readings_of("torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --micro-batch-size 4 $@\n")[
+        "megatron"
+    ].facts
+    assert (closed.value("weight_dtype"), closed.value("zero_stage")) == ("fp32", 0)
