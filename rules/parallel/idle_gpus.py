@@ -55,9 +55,10 @@ class IdleGpus(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        origin = job.hardware.count_origin
-        gpus = job.hardware.gpus_per_node
-        if launch is None or gpus is None or not isinstance(origin, FileOrigin):
+        reserved = next((f for f in job.statements("gpus_per_node") if isinstance(f.origin, FileOrigin)), None)
+        gpus = reserved.value if reserved is not None else None
+        origin = reserved.origin if reserved is not None else None
+        if launch is None or not isinstance(gpus, int) or not isinstance(origin, FileOrigin):
             return
         if not runs(job, "vllm", "sglang", "tgi", "lmdeploy") or managed(job):
             return

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import runs, text
+from .server import runs, served, text
 
 NEEDS_CHECKPOINT = frozenset({
     "awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "compressed-tensors", "modelopt", "modelopt_fp4",
@@ -27,7 +27,7 @@ class QuantizationOfPlainModel(Rule):
     the config file for awq".
 
     How sure: the model's config.json has no ``quantization_config``. Where the config comes from the catalogue it is an error;
-    for a config on disk it is a warning, since older GPTQ checkpoints keep their settings in ``quantize_config.json``.
+    for a config on disk, or a folder named after the model, it is a warning, since older GPTQ checkpoints keep their settings in ``quantize_config.json``.
     """
 
     code = "SRV015"
@@ -55,13 +55,16 @@ class QuantizationOfPlainModel(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked, model = text(job, "quantization"), job.model
-        if asked is None or model is None or model.architecture is None or not runs(job, "vllm", "sglang"):
+        if asked is None or model is None or not runs(job, "vllm", "sglang"):
             return
-        if asked.value.lower() not in NEEDS_CHECKPOINT or model.architecture.quantization is not None:
+        if asked.value.lower() not in NEEDS_CHECKPOINT:
+            return
+        arch, certain = served(job)  # a folder is taken for the model it is named after
+        if arch is None or arch.quantization is not None:
             return
         if QUANTIZED_NAME.search(str(job.value("model_id") or "")) or QUANTIZED_NAME.search(model.id):
             return
-        sure = model.source == "catalogue"
+        sure = model.source == "catalogue" and certain and model.architecture is not None
         yield self.finding(
             f"quantization is {asked.value}, but {model.id} is not a quantized checkpoint",
             asked,
