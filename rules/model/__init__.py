@@ -1,0 +1,1 @@
+"""Rules on a model's own files: config.json and generation_config.json."""
