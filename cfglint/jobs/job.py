@@ -26,6 +26,10 @@ class ModelFacts:
     problem: str = ""
     config: Mapping[str, Any] | None = None
     """The config.json found, where its dimensions alone do not make an architecture."""
+    taken_as: str = ""
+    """In words, where the id is not known and the name says what it is: ``X is taken as Y``."""
+    format: str | None = None
+    """The quantization that such a name states, as it is spelled there: ``GPTQ``, ``bnb-4bit``."""
 
 
 @dataclass(frozen=True)

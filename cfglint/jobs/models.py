@@ -11,10 +11,14 @@ from typing import Any
 
 from cfglint.catalog.architecture import Architecture, UnknownArchitecture, architecture_from_config
 from cfglint.jobs.facts import CatalogueOrigin, FileOrigin, Origin, SettingOrigin
-from cfglint.jobs.job import Job, ModelFacts
+from cfglint.jobs.job import Job, ModelFacts, TrainingJob
+from cfglint.jobs.named_models import overlaid, trained_model
 
 CONFIG_LIMIT = 4 * 2**20
 """A config.json above 4 MiB is not read."""
+
+_FAMILY_OF_NAMES = {"nemo": "megatron", "megatron-lm": "megatron"}
+"""Frameworks that call models as another one does."""
 
 
 class ModelSearch:
@@ -35,7 +39,8 @@ class ModelSearch:
         for reading in job.readings:
             inline = reading.context.get("model_config")
             if isinstance(inline, Mapping):
-                return self._from_config(str(inline.get("_name_or_path") or name), inline, "the job file", fact.origin)
+                stated = str(inline.get("_name_or_path") or name)
+                return self._from_config(stated, overlaid(inline), "the job file", fact.origin)
         folder = self._folder(fact.origin, job)
         for path in self._local(name, folder):
             config = self._config(path)
@@ -49,7 +54,11 @@ class ModelSearch:
             config = self._config(cached)
             if config is not None:
                 return self._from_path(name, cached, config, fact.origin)
-        return _from_catalogue(name)
+        found = _from_catalogue(name)
+        if found.row is None and isinstance(job, TrainingJob):
+            framework = job.value("framework")
+            return _from_name(name, framework if isinstance(framework, str) else None) or found
+        return found
 
     def _folder(self, origin: Origin, job: Job) -> Path:
         if isinstance(origin, FileOrigin):
@@ -122,6 +131,26 @@ def _from_catalogue(name: str) -> ModelFacts:
         return ModelFacts(name, None, "", CatalogueOrigin(""), problem=f"{name} is not in the catalogue")
     architecture = architecture_of(row)
     return ModelFacts(row.id, architecture, "catalogue", CatalogueOrigin(row.source), row=row)
+
+
+def _from_name(name: str, framework: str | None) -> ModelFacts | None:
+    """A model that a training job names after a known one. What only serving reads of a name is read there."""
+    made = trained_model(name, _FAMILY_OF_NAMES.get(framework or "", framework))
+    if made is None:
+        return None
+    taken = f"{name} is taken as {made.id}"
+    if made.architecture.num_hidden_layers and made.layers_of and made.layers_of != made.architecture.num_hidden_layers:
+        taken += f" with {made.architecture.num_hidden_layers} of its {made.layers_of} layers"
+    if made.format:
+        taken += " with quantized weights"
+    return ModelFacts(
+        name,
+        made.architecture,
+        "catalogue",
+        CatalogueOrigin(made.source),
+        taken_as=f"{taken}, as its name says",
+        format=made.format,
+    )
 
 
 def read_config(path: Path) -> Mapping[str, Any] | None:

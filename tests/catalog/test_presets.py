@@ -3,8 +3,9 @@
 import json
 
 from cfglint.catalog import data
+from cfglint.catalog.architecture import architecture_from_config
 from cfglint.catalog.models import find_model
-from cfglint.catalog.presets import preset, preset_names
+from cfglint.catalog.presets import preset, preset_names, shape
 
 
 def test_names_of_frameworks() -> None:
@@ -20,6 +21,14 @@ def test_every_row_has_a_source_and_leads_to_the_catalogue() -> None:
     for framework, row in rows.items():
         assert row["source"], framework
         assert row["checked"], framework
-        ids = [str(preset(framework, name)) for name in preset_names(framework)]
-        assert ids, framework
-        assert [name for name in ids if find_model(name) is None] == [], framework
+        found = [shape(framework, name) for name in preset_names(framework)]
+        assert found, framework
+        assert [name for name in found if isinstance(name, str) and find_model(name) is None] == [], framework
+        for config in found:
+            if not isinstance(config, str):
+                assert config is not None and architecture_from_config(config).exact, framework
+
+
+def test_sizes_that_were_not_published_are_configs() -> None:
+    assert isinstance(shape("llm-foundry", "mpt-3b"), dict)
+    assert preset("llm-foundry", "mpt-3b") is None

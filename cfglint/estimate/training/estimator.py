@@ -89,8 +89,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
     batch = estimate_batch(job)
     estimate = Estimate(memory=memory, batch=batch, assumptions=[*plan.problems, *plan.assumptions])
     architecture = plan.architecture
-    if job.model is not None and job.model.problem:
-        estimate.assumptions.append(job.model.problem)
+    if job.model is not None:
+        estimate.assumptions += filter(None, (job.model.problem, job.model.taken_as))
     if architecture is not None:
         estimate.parameters = architecture.total_parameters
         if not architecture.tensors and not architecture.total_parameters:

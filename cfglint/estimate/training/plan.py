@@ -28,6 +28,7 @@ HELPED = ("ppo", "distill", "gkd")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
+_WORDS: Final = re.compile(r"[a-z]*\d*[a-z]*")
 _RELEASE: Final = re.compile(r"[=>~^ ]*(\d+)(?:\.(\d+))?")
 
 
@@ -263,6 +264,8 @@ def _method(read: Reader, profile: Profile) -> _Method:
     quantization = read.text("quantization")
     if quantization in ("none", ""):
         quantization = None
+    elif quantization is None and read.job.value("quantization") is None:
+        quantization = _checkpoint_format(read)
     parts = stated.replace("_", "-").replace("+", "-").split("-") if stated else []
     if not parts:
         parts = ["qlora"] if quantization and lora_stated else ["lora"] if lora_stated or quantization else ["full"]
@@ -286,6 +289,31 @@ def _method(read: Reader, profile: Profile) -> _Method:
         dora="dora" in parts or "qdora" in parts,
         quantization=quantization,
     )
+
+
+def _checkpoint_format(read: Reader) -> str | None:
+    """The quantization a checkpoint comes in, by its config or its name: what GPTQ, AWQ and bitsandbytes packed stays so."""
+    model = read.job.model
+    if model is None:
+        return None
+    found = None
+    own = model.architecture.quantization if model.architecture is not None else None
+    if own is not None:
+        method, bits = str(own.get("quant_method") or ""), own.get("bits") or own.get("w_bit") or 4
+        found = {"gptq": f"gptq-int{bits}", "awq": "awq-int4"}.get(method)
+        if method == "bitsandbytes":
+            found = "nf4" if own.get("load_in_4bit") or own.get("_load_in_4bit") else "int8"
+    elif model.format is not None:
+        words = set(_WORDS.findall(model.format.lower()))
+        bits = 8 if words & {"int8", "8bit", "8"} else 4
+        kinds = {"gptq": f"gptq-int{bits}", "awq": "awq-int4", "bnb": "nf4" if bits == 4 else "int8", "nf4": "nf4"}
+        found = next((kind for word, kind in kinds.items() if word in words), "int4" if "int4" in words else None)
+    if found is None:
+        return None
+    origin = "the checkpoint's own" if own is not None else "the checkpoint's name"
+    read.note("quantization", found, origin)
+    read.assumptions.append(f"quantization is not stated: {found} ({origin})")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
