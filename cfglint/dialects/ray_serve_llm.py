@@ -153,17 +153,18 @@ def _ray_llm(document: Document, root: Mapping) -> Iterator[Launch]:
     if not isinstance(model, Scalar) or not isinstance(model.value, str):
         return
     arguments = engine.get("engine_kwargs")
-    kept = Mapping(engine.span, list(arguments.entries) if isinstance(arguments, Mapping) else [])
+    entries = list(arguments.entries) if isinstance(arguments, Mapping) else []
+    given = {entry.name for entry in entries}
     length = engine.entry("max_total_tokens")
-    if length is not None and "max_model_len" not in kept:
-        kept.entries.append(Entry(Scalar(length.key.span, "max_model_len", length.key.raw), length.value))
+    if length is not None and "max_model_len" not in given:
+        entries.append(Entry(Scalar(length.key.span, "max_model_len", length.key.raw), length.value))
     workers = scaling.entry("num_workers") if isinstance(scaling, Mapping) else None
     each = value_at(scaling, "num_gpus_per_worker")
     gpus = None
     if workers is not None and isinstance(workers.value, Scalar) and isinstance(workers.value.value, int):
         count = workers.value.value
-        if "tensor_parallel_size" not in kept:  # ray-llm starts as many workers as it is told to
-            kept.entries.append(Entry(Scalar(workers.key.span, "tensor_parallel_size", workers.key.raw), workers.value))
+        if "tensor_parallel_size" not in given:  # ray-llm starts as many workers as it is told to
+            entries.append(Entry(Scalar(workers.key.span, "tensor_parallel_size", workers.key.raw), workers.value))
         if isinstance(each, int) and not isinstance(each, bool) and each > 0:
             origin = FileOrigin(document, ("scaling_config", "num_workers"), workers.key.span, workers.value.span)
             gpus = (count * each, origin)
@@ -178,6 +179,7 @@ def _ray_llm(document: Document, root: Mapping) -> Iterator[Launch]:
                     document, ("scaling_config", "resources_per_worker", name), entry.key.span, entry.value.span
                 ),
             )
+    kept = Mapping(engine.span, entries)
     yield _launch(document, model, kept, {"wrapper": "ray-llm"}, lambda span: span, gpu=gpu, gpus=gpus)
 
 

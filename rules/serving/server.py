@@ -43,7 +43,9 @@ PORT_ARGUMENTS = {"lmdeploy": "server_port"}
 HOST_ARGUMENTS = {"lmdeploy": "server_name", "tgi": "hostname"}
 LOOPBACK_DEFAULT = frozenset({"sglang", "llama.cpp", "trtllm"})
 """Engines that listen on the loopback address unless told otherwise."""
-MANAGED = frozenset({"kserve", "kubeai", "production-stack", "dynamo", "ray-serve-llm", "ray-llm", "vllm-recipe"})
+MANAGED = frozenset(
+    {"kserve", "kubeai", "production-stack", "llm-d", "dynamo", "ray-serve-llm", "ray-llm", "vllm-recipe"}
+)
 """Wrappers whose controller or chart writes the pod: probes, ports, shared memory and tokens come from it."""
 DTYPES = {
     "half": "float16", "float16": "float16", "fp16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16",
