@@ -22,8 +22,12 @@ from cfglint.dialects import (
     maxtext,
     megatron,
     ms_swift,
+    nanotron,
     nemo,
+    olmo,
     peft_adapter,
+    prime_rl,
+    roll,
     torchtitan,
     torchtune,
     trl,
@@ -38,7 +42,7 @@ DIALECTS: list[Dialect] = [
     module.DIALECT
     for module in (
         accelerate, axolotl, deepspeed, gpt_neox, hf_generation_config, hf_model_config, hf_quant_config, hf_training_args,
-        litgpt, llamafactory, llm_foundry, maxtext, megatron, ms_swift, nemo, peft_adapter, torchtitan, torchtune, trl, verl,
+        litgpt, llamafactory, llm_foundry, maxtext, megatron, ms_swift, nanotron, nemo, olmo, peft_adapter, prime_rl, roll, torchtitan, torchtune, trl, verl,
     )
 ]  # fmt: skip
 
@@ -68,6 +72,8 @@ _KEYS = sorted(
         "d_model", "n_heads", "n_layers", "max_duration", "scheduler", "t_warmup", "attention_config", "activation",
         "intermediate_size", "mlp_multiple_of", "swiglu", "num_experts", "base_config", "ici_tensor_parallelism", "distributed",
         "step_scheduler", "pp_size", "loss_fn", "packed_sequence", "checkpoint_dir", "lora_r", "global_batch_size",
+        "tokens", "model_config", "num_hidden_layers", "dp", "actor_train", "strategy_args", "strategy_config", "strategy_name",
+        "device_mapping", "training_args", "model_args", "orchestrator", "ac", "freq", "deployment", "mlp_hidden_size",
         "micro_batch_size", "skypilot", "accelerators", "config", "tokenizer_model", "max_prompt_length",
     }
 )  # fmt: skip
@@ -77,7 +83,8 @@ _scalars = st.one_of(
     st.sampled_from(
         ["auto", "${X}", "", "no", "full", "cpu", "lora", "bfloat16", "2e-5", "FSDP", "DEEPSPEED", "dpo", "${model}", "${n}",
          "${mul:${n},2}", "${.n}", "???", "100ba", "torch.optim.AdamW", "torchtune.models.llama3_1.lora_llama3_1_8b", "flash",
-         "megatron", "torchtitan", "maxtext", "swiglu", "bnb.nf4", "a.yaml", "H100:8", "mpt_causal_lm", "rope", "full.x"]
+         "megatron", "torchtitan", "maxtext", "swiglu", "bnb.nf4", "a.yaml", "H100:8", "mpt_causal_lm", "rope", "full.x",
+         "list(range(0,16))", "${deepspeed_zero3}", "deepspeed_train"]
     ),
     st.text(max_size=8),
 )  # fmt: skip
