@@ -15,11 +15,13 @@ from .config_parts import parts, rope_routes, rope_type
 REQUIRED: Final = {
     "linear": ("factor",),
     "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     "longrope": ("short_factor", "long_factor"),
 }
-"""Keys that every release from transformers 4.45 to 5.24 asks for. ``original_max_position_embeddings`` is filled in by 5."""
+"""Keys each type is read with (transformers, modeling_rope_utils.py of 4.57 and 5.24; vLLM's YaRN needs the original length)."""
+FILLED_IN: Final = frozenset({"original_max_position_embeddings"})
+"""What transformers 5 takes from the config beside the block."""
 
 
 class RopeKeys(Rule):
@@ -28,8 +30,9 @@ class RopeKeys(Rule):
     transformers stops with "Missing required keys in `rope_parameters` for 'rope_type'='yarn': {'factor'}"; engines that
     read the config themselves stop with a KeyError.
 
-    How sure: the checks of transformers 4.57 and 5.24 (modeling_rope_utils.py), for the types they know. Models with code of
-    their own are left out.
+    How sure: the checks of transformers 4.57 and 5.24 (modeling_rope_utils.py), for the types they know. Where only
+    `original_max_position_embeddings` is missing it is a warning: transformers 5 fills it in, transformers 4 (llama3) and vLLM
+    (YaRN) stop. Models with code of their own are left out.
     """
 
     code = "MDL002"
@@ -50,6 +53,15 @@ class RopeKeys(Rule):
              "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 32768,
              "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}
             """,
+        ),
+        example(
+            "config.json",
+            """
+            {"model_type": "qwen2_vl", "architectures": ["Qwen2VLForConditionalGeneration"], "hidden_size": 3584,
+             "num_hidden_layers": 28, "num_attention_heads": 28, "max_position_embeddings": 32768,
+             "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
+            """,
+            note="a type with keys of its own",
         ),
     )
     bad = (
@@ -79,10 +91,19 @@ class RopeKeys(Rule):
         for part in parts(reading):
             for route in rope_routes(part):
                 kind = rope_type(part, route)
-                missing = [key for key in REQUIRED.get(kind or "", ()) if not part.has(*route, key)]
-                if missing:
-                    yield self.finding(
-                        f"rope type {kind} needs {' and '.join(missing)}: transformers stops with a KeyError",
-                        part.origin(*route),
-                        help="take the whole block from the model's original config",
-                    )
+                missing = [
+                    key
+                    for key in REQUIRED.get(kind or "", ())
+                    if not part.has(*route, key) and not (key in FILLED_IN and part.has(key))
+                ]
+                if not missing:
+                    continue
+                filled = FILLED_IN.issuperset(missing)
+                yield self.finding(
+                    f"rope type {kind} needs {' and '.join(missing)}: "
+                    + ("not every reader fills it in" if filled else "transformers stops with a KeyError"),
+                    part.origin(*route),
+                    help="take the whole block from the model's original config",
+                    severity="warning" if filled else "error",
+                    confidence="medium" if filled else "high",
+                )

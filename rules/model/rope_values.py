@@ -142,7 +142,13 @@ class RopeValues(Rule):
         wanted = int(width * share) // 2
         for key in ("short_factor", "long_factor"):
             node = part.node(*route, key)
-            if isinstance(node, Sequence) and len(node.items) != wanted:
+            if node is not None and not isinstance(node, Sequence):
+                yield self.finding(
+                    f"{key} is no list of numbers",
+                    part.origin(*route, key),
+                    help="take it from the model's original config",
+                )
+            elif isinstance(node, Sequence) and len(node.items) != wanted:
                 yield self.finding(
                     f"{key} has {len(node.items)} values, half a head's rotary width is {wanted}",
                     part.origin(*route, key),
