@@ -125,7 +125,8 @@ def _state_sharding(facts: FactReader) -> None:
             facts.state("gradient_checkpointing", "full", key)
     for key in ("packing_samples", "ds.packing_samples"):
         if facts.on(key):
-            facts.state("packing", True, key)
+            # the samples of a micro-batch stand in one row without padding: no more tokens than they have
+            facts.reading.context["unpadded"] = True
     for key in ("use_liger_kernel", "ds.use_liger_kernel"):
         if facts.on(key):
             facts.state("loss_kernel", "fused_linear", key)

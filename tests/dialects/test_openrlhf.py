@@ -31,7 +31,7 @@ def test_flags_in_a_heredoc_under_deepspeed() -> None:
     facts = found["openrlhf"].facts
     expected = {
         "sequence_length": 2048, "global_batch_size": 256, "micro_batch_size": 2, "model_id": "org/m", "zero_stage": 3,
-        "compute_dtype": "bf16", "attention": "flash2", "gradient_checkpointing": "full", "packing": True, "method": "full",
+        "compute_dtype": "bf16", "attention": "flash2", "gradient_checkpointing": "full", "packing": None, "method": "full",
         "learning_rate": 5e-6, "framework": "openrlhf",
     }  # fmt: skip
     assert {name: facts.value(name) for name in expected} == expected
