@@ -118,14 +118,14 @@ def test_hover_gives_the_value_in_force_and_every_other_statement(editor: Client
 
 def test_hover_over_what_drives_memory_gives_the_estimate(editor: Client, tmp_path: Path) -> None:
     uri = (tmp_path / "sft.yaml").as_uri()
-    head = "# cfglint: gpu=H100-80GB gpus=8\nmodel_name_or_path: meta-llama/Llama-3.1-8B\nmax_seq_length: 2048\nbf16: true\n"
+    head = "# cfglint: gpu=H100-80GB gpus=1\nmodel_name_or_path: meta-llama/Llama-3.1-8B\nmax_seq_length: 2048\nbf16: true\n"
     editor.open(uri, head + GOOD)
     editor.diagnostics(uri)
     text = editor.hover(uri, 4, 2)["contents"]["value"]
     assert re.search(
         r"memory per GPU [\d.]+–[\d.]+ GiB of [\d.–]+ GiB \(H100-80GB\): (oom|likely-oom|tight|fits)", text
     )
-    assert "effective batch 4 × 8 × 8 = 256 sequences" in text
+    assert "effective batch 4 × 8 × 1 = 32 sequences" in text
     comment = editor.hover(uri, 0, 12)["contents"]["value"]
     assert "**`gpu`**" in comment
     assert "`gpu` of `sft.yaml`: `H100-80GB` is in force, from this line" in comment
