@@ -454,6 +454,7 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "compile": {"type": "bool | None"},
         "optimizer_foreach": {"type": "bool | None"},
         "optimizer_in_backward": {"type": "bool | None"},
+        "activation_offloading": {"type": "bool | None"},
         "upcast_unquantized": {"type": "bool | None"},
         "fp8_linear": {"type": "bool | None"},
         "zero_stage": {"type": "int | None"},

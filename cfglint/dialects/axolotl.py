@@ -130,6 +130,7 @@ def _state_checkpointing(facts: FactReader) -> None:
     if value in ("offload", "offload_disk", "unsloth"):
         facts.state("gradient_checkpointing", "full", "gradient_checkpointing")
         facts.reading.context["activation_offloading"] = value
+        facts.state("activation_offloading", True, "gradient_checkpointing")
     elif is_unknown(value):
         facts.state("gradient_checkpointing", UNKNOWN, "gradient_checkpointing")
     elif (on := boolean(value)) is not None:
@@ -137,6 +138,7 @@ def _state_checkpointing(facts: FactReader) -> None:
     offloading = facts.value("activation_offloading")
     if offloading is not None and boolean(offloading) is not False:
         facts.reading.context["activation_offloading"] = offloading
+        facts.state("activation_offloading", UNKNOWN if is_unknown(offloading) else True, "activation_offloading")
 
 
 def _state_adapter(facts: FactReader) -> None:

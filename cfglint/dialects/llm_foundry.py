@@ -179,7 +179,7 @@ def _state_sharding(facts: ResolvingReader) -> None:
         if (on := boolean(settings.value("activation_checkpointing"))) is not None:
             settings.state("gradient_checkpointing", "full" if on else "none", "activation_checkpointing")
         if settings.on("activation_cpu_offload"):
-            facts.reading.context["activation_offloading"] = True
+            settings.state("activation_offloading", True, "activation_cpu_offload")
         if (text(settings.value("mixed_precision")) or "").upper() == "FULL":
             facts.reading.context["fsdp_mixed_precision"] = "FULL"
     facts.integer("tensor_parallel_size", ("tp_config", "tensor_parallel_degree"), low=1)

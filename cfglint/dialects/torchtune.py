@@ -200,8 +200,7 @@ def _state_memory(facts: ResolvingReader) -> None:
         facts.state("gradient_checkpointing", "full" if on else "none", "enable_activation_checkpointing")
     elif is_unknown(facts.value("enable_activation_checkpointing")):
         facts.state("gradient_checkpointing", UNKNOWN, "enable_activation_checkpointing")
-    if facts.on("enable_activation_offloading"):
-        facts.reading.context["activation_offloading"] = True
+    facts.boolean("activation_offloading", "enable_activation_offloading")
     facts.boolean("compile", "compile")
     loss = (text(facts.value("loss", COMPONENT)) or "").rpartition(".")[2]
     if loss in _LOSSES:

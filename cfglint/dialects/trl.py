@@ -266,6 +266,7 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     state_sharding(facts)
     _state_length(facts, trainer)
     facts.boolean("packing", "packing")
+    facts.boolean("activation_offloading", "activation_offloading")
     state_quantization(facts)
     _state_adapter(facts, trainer, shown)
     _state_generation(facts, trainer)

@@ -152,6 +152,7 @@ class TrainingJob(Job):
     compile = FactField[bool]()
     optimizer_foreach = FactField[bool]()
     optimizer_in_backward = FactField[bool]()
+    activation_offloading = FactField[bool]("what backward needs waits on the host")
     upcast_unquantized = FactField[bool]()
     fp8_linear = FactField[bool]()
     zero_stage = FactField[int]()

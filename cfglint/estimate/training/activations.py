@@ -163,10 +163,10 @@ def activations_of(
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, numerics)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
-        if checkpointed and plan.profile.offloads_checkpoints:
-            kept = 0.0
         if selective:
             kept += _selected(shape, style, numerics)
+        if plan.offloads_activations:
+            kept = 0.0
         runs.append(Run(count, footprint, kept, checkpointed))
     head = None
     tp = plan.tensor_parallel

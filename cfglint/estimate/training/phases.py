@@ -58,6 +58,7 @@ def walk(
     done, casts, passed = waiting, 0.0, 0
     for run in activations.runs:
         f = run.footprint
+        own = run.kept or f.input  # offloaded activations are on the device while their block runs
         passed += run.count
         gathered = windows.outer + windows.block * windows.forward_blocks
         if not windows.reshard:
@@ -67,7 +68,7 @@ def walk(
             gradients=held,
             activations=done
             + run.kept * (run.count - 1)
-            + (run.kept + f.forward_plain if run.checkpointed else f.input + f.forward_saving),
+            + (own + f.forward_plain if run.checkpointed else f.input + f.forward_saving),
             gathered=gathered,
             casts=casts + (f.casts * (run.count - 1) if run.checkpointed else 0.0),
         )
@@ -107,9 +108,9 @@ def walk(
                 alive = kept + (kept - left) + run.kept * position
             reduced = min(grown + f.gradients * position * gradient_share, states.gradients)
             if run.checkpointed:
-                inner = alive + max(f.forward_saving + f.output, backward)
+                inner = (alive or f.input) + max(f.forward_saving + f.output, backward)
             else:
-                inner = alive - f.saved + backward
+                inner = max(0.0, alive - f.saved) + backward
             gathered = windows.outer + windows.block * windows.backward_blocks
             if not windows.reshard:
                 gathered = windows.outer + windows.block * (remaining - position)

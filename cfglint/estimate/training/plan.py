@@ -65,6 +65,8 @@ class Plan:
     loss_kernel: str
     compile: bool
     fp8: bool
+    offloads_activations: bool
+    """What backward needs of the blocks waits on the host."""
     sharding: str
     """``none``, ``ddp``, ``zero1``, ``zero2``, ``zero3``, ``fsdp1``, ``fsdp2``."""
     shards_gradients: bool
@@ -195,6 +197,7 @@ def resolve(job: TrainingJob) -> Plan:
     compute = _compute_dtype(read, profile, method, default)
     weight = _weight_dtype(read, profile, method, compute, default)
     ranks = _ranks(read, profile)
+    checkpointing = _checkpointing(read, profile, default)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -221,11 +224,14 @@ def resolve(job: TrainingJob) -> Plan:
         accumulation=read.count("gradient_accumulation_steps", 1) or 1,
         sequence=_needed(read, "sequence_length", profile.sequence_length, default),
         packing=read.flag("packing", False),
-        checkpointing=_checkpointing(read, profile, default),
+        checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
         loss_kernel=read.text("loss_kernel", profile.loss_kernel) or "torch",
         compile=read.flag("compile", False),
         fp8=read.flag("fp8_linear", False),
+        offloads_activations=read.flag(
+            "activation_offloading", profile.offloads_checkpoints and checkpointing == "full"
+        ),
         sharding=ranks.sharding,
         shards_gradients=ranks.shards_gradients,
         reshard=ranks.reshard,
