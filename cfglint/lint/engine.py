@@ -77,15 +77,31 @@ def run(
     selection = selection or RuleSelection()
     context, reports = understand(files, settings_for, hardware, root)
     plugins = sorted({p for f in files for p in settings_for(f.path).plugins})
+    all_settings = {id(s): s for s in (settings_for(f.path) for f in files)}.values()
+    if _nothing_to_do(context, reports, selection, all_settings):
+        return RunResult([], context, reports, [], ENGINE_RULES)
     rules = {**ENGINE_RULES, **load_rules(plugins)}
     selection.check(rules)
-    for settings in {id(s): s for s in (settings_for(f.path) for f in files)}.values():
+    for settings in all_settings:
         check_settings(settings, rules)
     runner = _Runner(rules, settings_for, selection, context, reports)
     findings = runner.findings(progress)
     findings += silence(findings, context.files, settings_for, rules, runner.active)
     findings.sort(key=_order)
     return RunResult(_distinct(findings), context, reports, runner.faults, rules)
+
+
+def _nothing_to_do(
+    context: Context, reports: Mapping[str, FileReport], selection: RuleSelection, all_settings: Iterable[Settings]
+) -> bool:
+    """True where no file is ours, none speaks to cfglint, and nobody names a rule: then no rule need be loaded."""
+    return (
+        not context.readings
+        and not any(r.broken_as or r.fault for r in reports.values())
+        and not any("cfglint:" in f.text for f in context.files.values())
+        and not (selection.select or selection.ignore or selection.extend_select)
+        and all(settings.path is None for settings in all_settings)
+    )
 
 
 class _Runner:

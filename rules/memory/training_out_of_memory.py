@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.estimate.fit import fitting_changes
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
@@ -128,6 +127,8 @@ class TrainingOutOfMemory(Rule):
 
     def _help(self, job: TrainingJob, gpu: str) -> str:
         """The cheapest changes with which it fits, in the user's own keys; none of them touches the effective batch."""
+        from cfglint.estimate.fit import fitting_changes  # a search that only a job that does not fit needs
+
         primary = job.documents[0] if job.documents else ""
         words = []
         for change in fitting_changes(job)[:SHOWN_CHANGES]:

@@ -10,7 +10,6 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import ContainerRun
 from cfglint.dialects.vllm import FACTS, canonical
-from cfglint.estimate.serving.model_source import served_model
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import ServingJob
 from cfglint.jobs.versions import always_at_least, always_below, exact
@@ -247,6 +246,8 @@ def served(job: ServingJob) -> tuple[Architecture | None, bool]:
     architecture of the model it is named after."""
     if job.architecture is not None:
         return job.architecture, True
+    from cfglint.estimate.serving.model_source import served_model
+
     model = served_model(job)
     return model.architecture, model.architecture is not None and model.certain
 
