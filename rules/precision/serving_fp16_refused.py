@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import replace_value
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, before, dtype, readings, runs_vllm, served, since, version
+from ..serving.server import all_below, before, dtype, readings, runs, runs_vllm, served, since, version
 
 REFUSED = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 """``_FLOAT16_NOT_SUPPORTED_MODELS`` of vllm/config/model.py, 0.10.2 to 0.33.0."""
@@ -41,7 +41,7 @@ class ServingFp16Refused(Rule):
     padding tokens or exclamation marks.
 
     How sure: the list is vLLM's own, and ``dtype`` is stated. Without a stated release it is an error all the same, since
-    either thing happens. A local path counts where its config is known or the name says gemma-3.
+    either thing happens; for other engines it is a warning. A local path counts where its config is known or the name says gemma-3.
     """
 
     code = "PRC101"
@@ -62,12 +62,13 @@ class ServingFp16Refused(Rule):
     )
     bad = (
         example("serve.sh", "vllm serve google/gemma-3-4b-it --dtype float16", at="dtype", count=1),
+        example("serve.sh", "python3 -m sglang.launch_server --model-path google/gemma-2-9b-it --dtype half", count=1),
         example({"serve.sh": "vllm serve google/gemma-2-9b-it --dtype half", "requirements.txt": "vllm==0.8.5"}),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked = dtype(job)
-        if asked is None or asked.value != "float16" or not runs_vllm(job):
+        if asked is None or asked.value != "float16" or not runs(job, "vllm", "sglang", "tgi", "lmdeploy"):
             return
         arch, sure = served(job)
         if arch is not None:
@@ -75,14 +76,15 @@ class ServingFp16Refused(Rule):
         else:
             named = NAMED.search(str(job.value("model_id") or "").rsplit("/", 1)[-1])
             kind = NAMED_KINDS[named[1].lower()] if named is not None else ""
-        plamo = kind == "plamo2" and since(job, REFUSED_SINCE) and before(job, PLAMO2_UNTIL)
+        plamo = kind == "plamo2" and runs_vllm(job) and since(job, REFUSED_SINCE) and before(job, PLAMO2_UNTIL)
         if kind not in REFUSED and kind not in UNSTABLE and not plamo:
             return
-        refused = since(job, REFUSED_SINCE) and kind not in UNSTABLE
+        refused = runs_vllm(job) and since(job, REFUSED_SINCE) and kind not in UNSTABLE
+        sure = sure and runs_vllm(job)
         instead = "float32" if all_below(job, (8, 0)) else "bfloat16"
         if refused:
             effect = f"vLLM {in_words(version(job))} refuses to start"
-        elif version(job) is None and kind not in UNSTABLE:
+        elif runs_vllm(job) and version(job) is None and kind not in UNSTABLE:
             effect = "vLLM refuses to start from 0.10 on, and answers are empty or endless before"
         else:
             effect = "answers are empty or endless"

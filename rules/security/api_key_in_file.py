@@ -9,10 +9,13 @@ from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Scalar, Sequence
+from cfglint.source.node import Mapping, Scalar, Sequence
 
-from ..serving.server import arguments, launch_of, readings, runs_vllm
+from ..serving.server import arguments, engine, launch_of, readings, runs
 from .secrets_in_files import is_placeholder, is_reference, shown
+
+VARIABLES = {"vllm": "VLLM_API_KEY", "tgi": "API_KEY", "llama.cpp": "LLAMA_API_KEY"}
+"""From which variable an engine takes its key; TGI's stands among its arguments."""
 
 
 class ApiKeyInFile(Rule):
@@ -54,13 +57,19 @@ class ApiKeyInFile(Rule):
     )
     bad = (
         example(
+            "serve.sh",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --api-key 9f8a7b6c5d4e3f2a1b0c",
+            at="api_key",
+            count=1,
+        ),
+        example(
             "serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --api-key 9f8a7b6c5d4e3f2a1b0c", at="api_key", count=1
         ),
         example("serve.sh", "VLLM_API_KEY=9f8a7b6c5d4e3f2a1b0c vllm serve Qwen/Qwen2.5-7B-Instruct"),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        if not runs_vllm(job):
+        if not runs(job):
             return
         for text, origin in _keys(job):
             if is_reference(text):
@@ -71,7 +80,7 @@ class ApiKeyInFile(Rule):
                 if weak
                 else f"the API key stands here in plain text ({shown(text)})",
                 origin,
-                help="VLLM_API_KEY from a secret",
+                help=f"{VARIABLES.get(engine(job), 'the key')} from a secret",
                 severity="info" if weak else "warning",
                 confidence="medium" if weak else "high",
                 job=job,
@@ -86,7 +95,14 @@ def _keys(job: ServingJob) -> Iterator[tuple[str, Origin]]:
                 for item in items:
                     if isinstance(item, Scalar) and item.value is not None and item.value is not True:
                         yield str(item.value), reading.origin(key)
-    launch = launch_of(job)
-    word = launch.environment.get("VLLM_API_KEY") if launch is not None else None
+    for reading in job.readings:
+        if reading.dialect == engine(job) != "vllm" and isinstance(reading.root, Mapping):
+            for key in ("api_key", "api_keys"):
+                value = reading.root.get(key)
+                for item in value.items if isinstance(value, Sequence) else [value]:
+                    if isinstance(item, Scalar) and item.value not in (None, True):
+                        yield str(item.value), reading.origin(key)
+    launch, variable = launch_of(job), VARIABLES.get(engine(job), "")
+    word = launch.environment.get(variable) if launch is not None and engine(job) == "vllm" else None
     if launch is not None and word is not None and word.known:
-        yield word.text, FileOrigin(launch.document, ("VLLM_API_KEY",), word.span, word.span)
+        yield word.text, FileOrigin(launch.document, (variable,), word.span, word.span)

@@ -11,7 +11,7 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Scalar, Sequence, value_at
 
 from ..containers.pod import image_origin, services_of, variable_names
-from ..serving.server import docker_run, launch_of, runs_vllm, stated, text
+from ..serving.server import HOST_ARGUMENTS, docker_run, engine, launch_of, managed, runs, stated, text
 
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 OPEN_TYPES = ("LoadBalancer", "NodePort")
@@ -53,12 +53,19 @@ class OpenServer(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        if not runs_vllm(job) or stated(job, "api_key") or stated(job, "middleware") or stated(job, "root_path"):
+        if (
+            not runs(job, "vllm", "sglang", "tgi", "lmdeploy")
+            or managed(job)
+            or stated(job, "api_key")
+            or stated(job, "middleware")
+            or stated(job, "root_path")
+            or stated(job, "api_keys")
+        ):
             return
         launch = launch_of(job)
         if launch is not None:
             names = variable_names(launch)
-            if names is None or "VLLM_API_KEY" in names:
+            if names is None or names & {"VLLM_API_KEY", "API_KEY"}:
                 return
         found = self._exposed(job, context)
         if found is None:
@@ -67,13 +74,13 @@ class OpenServer(Rule):
         yield self.finding(
             f"the server is {how} and asks for no API key",
             where,
-            help="VLLM_API_KEY from a secret, a proxy that authenticates, or a private address",
+            help="a key from a secret, a proxy that authenticates, or a private address",
             job=job,
         )
 
     def _exposed(self, job: ServingJob, context: Context) -> tuple[str, Where] | None:
         launch = launch_of(job)
-        host = text(job, "host")
+        host = text(job, HOST_ARGUMENTS.get(engine(job), "host"))
         if host is not None and host.value in LOCAL:
             return None
         run = docker_run(launch)
