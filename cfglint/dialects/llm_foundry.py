@@ -21,7 +21,7 @@ from cfglint.dialects.overrides import nested
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, evidence, integer, text
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
-from cfglint.source.node import Document, Mapping, Route, Sequence, Span
+from cfglint.source.node import Document, Mapping, Route, Scalar, Sequence, Span
 from cfglint.source.shell import Word
 
 GPUS_PER_NODE: Final = 8
@@ -259,6 +259,10 @@ class LlmFoundry(Dialect):
         own = [key for key in found if key in _STRONG]
         if own and (len(found) >= 3 or {"icl_tasks", "eval_gauntlet"} & set(own)) and _composers(inner, own):
             return Recognition(84, because([*map(str, base), *own[:1], *[k for k in found if k not in own][:2]]))
+        model = root.get("model")
+        name = model.get("name") if isinstance(model, Mapping) else None
+        if isinstance(name, Scalar) and name.value in _MPT and isinstance(root.get("tokenizer"), Mapping):
+            return Recognition(75, because(["model.name", "tokenizer"]))
         if _is_platform(root) and ("image" in root or "compute" in root or "gpu_num" in root):
             return Recognition(78, because(["integrations", "command"]))
         return None

@@ -170,7 +170,7 @@ def read_swift(
     framework = "megatron" if megatron else "ms-swift"
     reading = Reading("ms-swift", document, root, why=why, framework=framework)
     facts = FactReader(reading)
-    reading.context["trainer"] = command
+    reading.context["command"] = command
     if not arguments:
         reading.facts.state("framework", framework, reading.origin())
     if facts.model("model", "model_id_or_path") is None and facts.given("model_type") and not arguments:

@@ -36,6 +36,8 @@ _LAUNCHER: Final = (
     "launcher_scripts_path",
     "cluster_type",
 )
+_SLURM: Final = ("job_name_prefix", "gpus_per_task", "srun_args", "exclusive", "partition")
+"""A cluster of NeMo's launcher."""
 _GPT_SIGNS: Final = ("micro_batch_size", "tensor_model_parallel_size", "encoder_seq_length", "megatron_amp_O2")
 _MODULES = re.compile(r"nemo\.|nemo_run\.|nemo_")
 
@@ -103,9 +105,9 @@ class Nemo(Dialect):
         for keys in (_is_nemo1(root), _is_bridge(root)):
             if keys:
                 return Recognition(80, because(keys))
-        launcher = evidence(root, _LAUNCHER, most=5)
-        if len(launcher) >= 3:
-            return Recognition(80, because(launcher[:3]))
+        for keys in (evidence(root, _LAUNCHER, most=5), evidence(root, _SLURM, most=5)):
+            if len(keys) >= 3:
+                return Recognition(80, because(keys[:3]))
         targets = _targets_nemo(root)
         return Recognition(70, because(targets[:3])) if targets else None
 

@@ -145,7 +145,7 @@ class OpenRlhf(Dialect):
         words = [started.word, *started.arguments]
         parsed.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
         reading = Reading("openrlhf", launch.document, parsed.mapping, why=f"openrlhf {task}", framework="openrlhf")
-        reading.context.update(standalone=True, trainer=task)
+        reading.context.update(standalone=True, command=task)
         facts = FactReader(reading)
         reading.facts.state("framework", "openrlhf", reading.origin())
         for key in ("pretrain", "model.model_name_or_path", "actor.model_name_or_path"):
