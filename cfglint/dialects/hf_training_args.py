@@ -9,6 +9,7 @@ Names and defaults: transformers/training_args.py, 4.44 to 5.24.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.dialects.base import Dialect, Recognition
@@ -73,6 +74,8 @@ _SEQUENCE_LENGTHS = (
     "sequence_length", "max_source_length",
 )  # fmt: skip
 _LORA_RANKS = ("lora_r", "lora_rank", "r")
+_PARTIAL = re.compile(r"(^|_)(freeze|frozen)(_|$)|(^|_)lora(_dim|_rank|_r)?$|^only_optimize|^freeze|^tune_mm")
+"""Arguments by which scripts of their own train a part of a model: ``freeze_llm``, ``use_llm_lora 16``, ``lora_dim``."""
 _ADAPTER_SWITCHES = ("use_peft", "use_lora", "lora", "use_qlora", "q_lora", "lora_enable", "peft")
 
 
@@ -168,8 +171,11 @@ def state_sharding(facts: FactReader) -> None:
         if settings is not None:
             facts.reading.context["deepspeed"] = settings
             state_deepspeed(facts.under(key))
+        elif is_unknown(facts.value(key)):
+            facts.state("zero_stage", UNKNOWN, key)
         elif text(facts.value(key)) is not None:
             facts.reference("deepspeed", key, base="cwd")
+    facts.integer("zero_stage", "zero_stage", low=0)
     on = state_fsdp_options(facts)
     if on:
         if facts.mapping("fsdp_config") is not None:
@@ -234,6 +240,17 @@ def adapter_switch(facts: FactReader) -> tuple[str, bool] | None:
     return None
 
 
+def _partial(facts: FactReader) -> str | None:
+    """The key of a script's own argument that freezes parts of the model or adds adapters; None where none does."""
+    root = facts.reading.root
+    for key in root.index if isinstance(root, Mapping) else ():
+        if _PARTIAL.search(key) and (
+            integer(facts.value(key)) or boolean(facts.value(key)) or is_unknown(facts.value(key))
+        ):
+            return key
+    return None
+
+
 def state_method(facts: FactReader, base: str = "full", *said_by: str) -> None:
     """The method: what is trained for (``base``), and whether through adapters.
 
@@ -252,6 +269,9 @@ def state_method(facts: FactReader, base: str = "full", *said_by: str) -> None:
         facts.state("method", base, *said_by)
     elif switch is not None:
         facts.state("method", base, switch[0])
+    elif (partly := _partial(facts)) is not None:
+        # arguments of a script of its own: they train a part of the model, which part is not known here
+        facts.state("method", UNKNOWN, partly)
     else:
         facts.default("method", base, facts.reading.framework or "transformers", "", "no adapter is named")
 

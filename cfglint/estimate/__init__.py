@@ -11,19 +11,14 @@ if TYPE_CHECKING:
 
 def estimate(job: Job) -> Estimate:
     """Estimate a training or serving job."""
-    from cfglint.jobs.job import ServingJob, TrainingJob, with_facts
+    from cfglint.jobs.job import ServingJob, TrainingJob
 
     if isinstance(job, ServingJob):
         from cfglint.estimate.serving import estimate_serving
 
         return estimate_serving(job)
     if isinstance(job, TrainingJob):
-        from cfglint.estimate.training import estimate_training
+        from cfglint.estimate.undecided import estimate_undecided
 
-        made = estimate_training(job)
-        if job.sharding_open:
-            from cfglint.estimate.open_sharding import either
-
-            return either(made, estimate_training(with_facts(job, zero_stage=3)), job)
-        return made
+        return estimate_undecided(job)
     raise TypeError(f"not a job: {job!r}")

@@ -11,6 +11,7 @@ from cfglint.estimate.result import Estimate, Interval
 from cfglint.jobs.job import TrainingJob
 
 MISSING = "sharding"
+COUNT = "gpus_per_node"
 
 
 def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimate:
@@ -20,12 +21,13 @@ def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimat
     memory.allocated = _widened(memory.allocated, other.allocated)
     memory.reserved = _widened(memory.reserved, other.reserved)
     memory.used = _widened(memory.used, other.used)
+    words = f"how {ranks} GPUs" if ranks is not None else "how many GPUs there are and how they"
     replicated.assumptions.insert(
-        0, f"no file says how {ranks} GPUs share the model: shown replicated (DDP), the low end fully sharded (ZeRO-3)"
+        0, f"no file says {words} share the model: shown replicated (DDP), the low end fully sharded (ZeRO-3)"
     )
-    if memory.verdict != other.verdict and "unknown" not in (memory.verdict, other.verdict):
+    if memory.verdict not in ("unknown", other.verdict):
         memory.verdict = "unknown"
-        memory.missing.append(MISSING)
+        memory.missing.append(MISSING if ranks is not None else COUNT)
     return replicated
 
 

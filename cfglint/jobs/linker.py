@@ -335,15 +335,25 @@ class _Linker:
                 job.state("framework_version", job.versions[framework], origin)
 
 
-LAUNCH_DECIDES = frozenset({"hf-training-args", "trl", "ms-swift"})
+LAUNCH_DECIDES = frozenset({"hf-training-args", "trl", "ms-swift", "llamafactory"})
 """Dialects whose runs take sharding from the launcher's files as often as from their own."""
+
+SHARDING_FACTS = ("zero_stage", "fsdp")
 
 
 def _sharding_open(job: TrainingJob, members: list[Reading]) -> bool:
-    """Whether sharding may still come from a launch that no file at hand shows."""
-    if (job.hardware.world_size or 1) <= 1 or members[0].dialect not in LAUNCH_DECIDES:
+    """Whether sharding may still come from a launch that no file at hand shows, or from a variable of the launch."""
+    world = job.hardware.world_size
+    if world == 1:
         return False
-    if any(job.stated(fact) for fact in ("zero_stage", "fsdp", "tensor_parallel_size")):
+    if any(job.undecided(fact) for fact in SHARDING_FACTS):
+        return not any(job.value(fact) for fact in SHARDING_FACTS)
+    if any(job.stated(fact) for fact in (*SHARDING_FACTS, "tensor_parallel_size")):
+        return False
+    named = {reference.role for reading in members for reference in reading.references}
+    if (named & set(PART_DIALECTS)) - {reading.dialect for reading in members}:
+        return True  # a file that is named and not here
+    if members[0].dialect not in LAUNCH_DECIDES:
         return False
     if any(r.dialect in PART_DIALECTS or "deepspeed" in r.context or "fsdp" in r.context for r in members):
         return False

@@ -1,0 +1,80 @@
+"""Training jobs of which no file says something that decides what they need.
+
+How many GPUs share the model, what is trained, how the model is shared, whether a part of it is held elsewhere: each is
+answered at its most favourable, and a verdict is given only where that answer does not change it. The figures shown stay
+those of the plain reading, with their low end widened.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Final
+
+from cfglint.estimate.open_sharding import COUNT, either
+from cfglint.estimate.result import Estimate, Interval
+from cfglint.estimate.training import estimate_training
+from cfglint.jobs.job import TrainingJob, with_facts
+
+MANY_GPUS: Final = 1024
+"""GPUs of one job, beyond which nobody shards a replica: the most favourable count where none is stated."""
+
+PER_NODE: Final = 8
+
+
+def estimate_undecided(job: TrainingJob) -> Estimate:
+    """The estimate of ``job``, with a verdict only where what no file says cannot change it."""
+    made = _trained(job)
+    if job.sharding_open:
+        return either(made, _trained(_sharded(job)), job)
+    return made
+
+
+def _trained(job: TrainingJob) -> Estimate:
+    """As many parameters trained as stated; none but adapters where that is stated as something not known here."""
+    made = _counted(job)
+    if job.undecided("method"):
+        adapters = _counted(with_facts(job, method="lora"))
+        _widen(made, adapters, "method", "what is trained is not known: shown with all parameters trained")
+    for reading in job.readings:
+        elsewhere = reading.context.get("held_elsewhere")
+        if isinstance(elsewhere, tuple):
+            key, words = elsewhere
+            made.memory.missing.append(key)
+            made.memory.verdict = "unknown"
+            made.assumptions.insert(0, words)
+    return made
+
+
+def _counted(job: TrainingJob) -> Estimate:
+    """On the GPUs stated; on any number of them where sharding is stated and the number is not."""
+    made = estimate_training(job)
+    if COUNT in made.memory.missing:
+        many = copy(job)
+        nodes = job.hardware.nodes or MANY_GPUS // PER_NODE
+        many.hardware = replace(job.hardware, gpus_per_node=max(1, MANY_GPUS // nodes), nodes=nodes)
+        _widen(made, estimate_training(many), COUNT, "no file says how many GPUs share the model: shown on the fewest")
+    return made
+
+
+def _sharded(job: TrainingJob) -> TrainingJob:
+    return with_facts(job, zero_stage=3)
+
+
+def _widen(made: Estimate, least: Estimate, fact: str, words: str) -> None:
+    """``made`` with its intervals widened down to ``least``; no verdict where the two differ."""
+    memory, other = made.memory, least.memory
+    memory.allocated = _lower(memory.allocated, other.allocated)
+    memory.reserved = _lower(memory.reserved, other.reserved)
+    memory.used = _lower(memory.used, other.used)
+    made.assumptions.insert(0, words)
+    if fact not in memory.missing:
+        memory.missing.append(fact)
+    if memory.verdict != other.verdict:
+        memory.verdict = "unknown"
+
+
+def _lower(shown: Interval | None, least: Interval | None) -> Interval | None:
+    if shown is None or least is None:
+        return shown
+    return Interval(min(shown.low, least.low), shown.expected, shown.high)

@@ -1,0 +1,77 @@
+"""Verdicts that rest on the most favourable answer to what no file says."""
+
+from __future__ import annotations
+
+from cfglint.testing import lint_files
+
+AXOLOTL = """\
+base_model: meta-llama/Llama-3.1-70B
+sequence_len: 2048
+micro_batch_size: 1
+num_epochs: 1
+bf16: true
+gradient_checkpointing: true
+datasets: [{path: our/data, type: alpaca}]
+learning_rate: 1.0e-5
+"""
+
+LLAMAFACTORY = """\
+model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+do_train: true
+finetuning_type: full
+template: qwen3
+dataset: our
+cutoff_len: 2048
+per_device_train_batch_size: 1
+bf16: true
+"""
+
+
+def _verdict(files: dict[str, str], gpu: str = "A100-80GB", gpus: int | None = None) -> tuple[str, list[str]]:
+    result = lint_files(files, gpu=gpu, gpus=gpus)
+    (job,) = result.context.jobs.training
+    memory = result.context.estimate(job).memory
+    assert bool([f for f in result.findings if f.code == "MEM001"]) == (memory.verdict in ("oom", "likely-oom"))
+    return memory.verdict, memory.missing
+
+
+def test_sharded_over_a_number_of_gpus_that_no_file_states() -> None:
+    assert _verdict({"sft.yaml": AXOLOTL + "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\n"}) == (
+        "unknown",
+        ["gpus_per_node"],
+    )
+
+
+def test_no_number_of_gpus_holds_what_each_holds_whole() -> None:
+    verdict, _ = _verdict({"sft.yaml": AXOLOTL.replace("70B", "405B")})
+    assert verdict == "oom"
+
+
+def test_a_launch_that_is_not_here_may_shard() -> None:
+    assert _verdict({"sft.yaml": LLAMAFACTORY}) == ("unknown", ["gpus_per_node"])
+    assert _verdict({"sft.yaml": LLAMAFACTORY}, gpus=8) == ("unknown", ["sharding"])
+    assert _verdict({"sft.yaml": LLAMAFACTORY}, gpus=1)[0] == "oom"
+
+
+def test_a_stage_that_a_variable_names_is_open() -> None:
+    script = "deepspeed main.py --model_name_or_path facebook/opt-13b --per_device_train_batch_size 1 \\\n"
+    script += "  --learning_rate 1e-4 --output_dir out --num_train_epochs 1 --max_seq_len 512 --zero_stage $STAGE --deepspeed\n"
+    assert _verdict({"run.sh": script}, gpus=8)[0] == "unknown"
+
+
+def test_a_deepspeed_file_that_is_not_here_may_shard() -> None:
+    script = (
+        "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-14B --max_seq_length 2048 \\\n"
+    )
+    script += "  --per_device_train_batch_size 1 --bf16 True --output_dir out --num_train_epochs 1 --learning_rate 1e-5"
+    assert _verdict({"run.sh": script + "\n"})[0] == "oom"
+    assert _verdict({"run.sh": script + " --deepspeed zero3.json\n"}) == ("unknown", ["sharding"])
+
+
+def test_what_a_script_of_its_own_trains_is_not_known() -> None:
+    script = "torchrun --nproc_per_node 8 finetune.py --model_name_or_path Qwen/Qwen2.5-14B --max_seq_length 2048 \\\n"
+    script += "  --per_device_train_batch_size 1 --bf16 True --output_dir out --num_train_epochs 1 --learning_rate 1e-5"
+    assert _verdict({"run.sh": script + "\n"})[0] == "oom"
+    assert _verdict({"run.sh": script + " --freeze_llm True --use_llm_lora 16\n"}) == ("unknown", ["method"])
+    assert _verdict({"run.sh": script + " --freeze_llm False --use_llm_lora 0\n"})[0] == "oom"
