@@ -174,6 +174,7 @@ class Megatron(Dialect):
         read_arguments(reading, FactReader(reading), script=basename(started.name))
         if hidden:
             reading.facts = without_defaults(reading.facts)
+            reading.context["open_ended"] = True
         if not _trains(started, keys):
             reading.role = "part"
             reading.context["trains"] = False
@@ -245,14 +246,14 @@ def _read_primus(document: Document, root: Mapping, module: str) -> Reading:
     if not (overrides.given("num_layers") and _changes_size(overrides)):
         primus.state_preset(settings)
     stated = reading.facts.stated
-    for fact, value in (("weight_dtype", "bf16"), ("compute_dtype", "bf16"), ("master_weights", True)):
+    tuned = (text(settings.value("config")) or "").startswith("sft")
+    for fact, value in (
+        ("weight_dtype", "bf16"), ("compute_dtype", "bf16"), ("master_weights", True), ("gradient_checkpointing", "none"),
+        ("zero_stage", 1), ("attention", "flash2"), ("micro_batch_size", 1 if tuned else 2), ("optimizer", "adamw_torch_fused"),
+        ("sequence_length", 2048 if tuned else 1024), ("max_grad_norm", 1.0),
+    ):  # fmt: skip
         if not stated(fact):
-            settings.default(fact, value, "megatron", "", "Primus' trainer_base.yaml")
-    if not stated("gradient_checkpointing"):
-        settings.default("gradient_checkpointing", "none", "megatron", "", "Primus' trainer_base.yaml")
-    if not stated("zero_stage"):
-        on = (text(settings.value("config")) or "").startswith("sft")
-        settings.default("zero_stage", 1 if on else 0, "megatron", "", "Primus' trainer_base.yaml")
+            settings.default(fact, value, "megatron", "", "Primus' trainer configs")
     return reading
 
 

@@ -142,7 +142,7 @@ def test_primus_reads_through_its_variables(read: Read) -> None:
     facts = read(PRIMUS).facts
     expected = {
         "model_id": "meta-llama/Llama-3.1-8B", "sequence_length": 8192, "tensor_parallel_size": 2, "method": "pretrain",
-        "gradient_checkpointing": "full", "fp8_linear": True, "weight_dtype": "bf16", "micro_batch_size": 4,
+        "gradient_checkpointing": "full", "fp8_linear": True, "weight_dtype": "bf16", "micro_batch_size": 4, "zero_stage": 1,
     }  # fmt: skip
     assert {name: facts.value(name) for name in expected} == expected
 
