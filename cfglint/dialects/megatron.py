@@ -19,7 +19,7 @@ from cfglint.dialects.carriers.shell import ARGUMENT_LIST
 from cfglint.dialects.flags import flag_name, open_ended, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.values import FactReader, because, evidence, integer, text, without_defaults
-from cfglint.jobs.facts import Reading
+from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Entry, Mapping, Scalar, Span
 
 DISTINCTIVE: Final = frozenset({
@@ -60,6 +60,10 @@ BOOLEANS: Final = frozenset({
     "universal_checkpoint", "no_pipeline_parallel", "log_timers_to_tensorboard", "log_validation_ppl_to_tensorboard",
 })  # fmt: skip
 
+_PARTLY: Final = ("freeze_LM", "freeze_ViT", "freeze_lm", "freeze_vit", "model_provider")
+"""Arguments of the multimodal examples: they freeze the language model or the encoder, or build another model."""
+_WHOLE_MODELS: Final = ("gpt", "mamba", "hybrid", "bert", "t5")
+
 _FINETUNES: Final = frozenset({"finetune", "sft"})
 
 
@@ -75,13 +79,23 @@ def renamed(mapping: Mapping) -> Mapping:
 def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> None:
     """State what Megatron's arguments say, on a command line or in a test's file."""
     megatron_core.state_core(facts)
+    if facts.on("bf16") and facts.on("deepspeed") and integer(facts.value("zero_stage")) == 0:
+        # DeepSpeed's BF16_Optimizer shards states over data parallelism as stage 1 does (runtime/engine.py)
+        facts.reading.facts.state(
+            "zero_stage", 1, DerivedOrigin("BF16_Optimizer shards like stage 1", (facts.origin("zero_stage"),))
+        )
     facts.integer("zero_stage", "zero_stage", low=0)
     if facts.on("cpu_optimizer"):
         facts.state("offload_optimizer", "cpu", "cpu_optimizer")
     facts.integer("gpus_per_node", "actor_num_gpus_per_node", low=1)
     facts.integer("nodes", "actor_num_nodes", low=1)
+    partly = next((key for key in _PARTLY if facts.on(key) or (key == "model_provider" and facts.given(key))), None)
+    if partly == "model_provider" and text(facts.value(partly)) in _WHOLE_MODELS:
+        partly = None
     estimator = text(facts.value("advantage_estimator"))
-    if estimator is not None:
+    if partly is not None:
+        facts.state("method", UNKNOWN, partly)
+    elif estimator is not None:
         # slime trains by reinforcement from rollouts
         facts.state("method", "ppo" if estimator == "ppo" else "grpo", "advantage_estimator")
     elif any(facts.on(key) for key in _FINETUNES) or text(facts.value("train_mode")) == "finetune":
@@ -103,7 +117,7 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
     if not stated("weight_dtype"):
         facts.default("weight_dtype", "fp32", "megatron", "", "neither bf16 nor fp16 is on")
         facts.default("master_weights", False, "megatron", "", "neither bf16 nor fp16 is on")
-    if not stated("zero_stage"):
+    if not stated("zero_stage") and not stated("fsdp"):
         facts.default("zero_stage", 0, "megatron", "", "use_distributed_optimizer is off")
 
 
@@ -252,7 +266,7 @@ def _read_primus(document: Document, root: Mapping, module: str) -> Reading:
         ("zero_stage", 1), ("attention", "flash2"), ("micro_batch_size", 1 if tuned else 2), ("optimizer", "adamw_torch_fused"),
         ("sequence_length", 2048 if tuned else 1024), ("max_grad_norm", 1.0),
     ):  # fmt: skip
-        if not stated(fact):
+        if not stated(fact) and not (fact == "zero_stage" and stated("fsdp")):
             settings.default(fact, value, "megatron", "", "Primus' trainer configs")
     return reading
 

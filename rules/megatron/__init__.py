@@ -1,0 +1,1 @@
+"""Rules on Megatron-LM's arguments: batch, parallel sizes, schedules, switches that exclude each other."""
