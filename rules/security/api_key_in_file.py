@@ -98,10 +98,10 @@ def _keys(job: ServingJob) -> Iterator[tuple[str, Origin]]:
     for reading in job.readings:
         if reading.dialect == engine(job) != "vllm" and isinstance(reading.root, Mapping):
             for key in ("api_key", "api_keys"):
-                value = reading.root.get(key)
-                for item in value.items if isinstance(value, Sequence) else [value]:
-                    if isinstance(item, Scalar) and item.value not in (None, True):
-                        yield str(item.value), reading.origin(key)
+                given = reading.root.get(key)
+                for one in given.items if isinstance(given, Sequence) else [given]:
+                    if isinstance(one, Scalar) and one.value not in (None, True):
+                        yield str(one.value), reading.origin(key)
     launch, variable = launch_of(job), VARIABLES.get(engine(job), "")
     word = launch.environment.get(variable) if launch is not None and engine(job) == "vllm" else None
     if launch is not None and word is not None and word.known:

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import quantization_method, runs_vllm, since, text, version
+from .server import managed, quantization_method, runs_vllm, since, text, version
 
 GONE = {
     "bitsandbytes": ("0.28.0", "pip install vllm-bnb-plugin beside vLLM, or serve an fp8 or AWQ checkpoint"),
@@ -87,7 +87,7 @@ class QuantizationMethodGone(Rule):
         stated = version(job)
         if stated is not None and not since(job, release):
             return
-        if stated is None and method not in POPULAR:
+        if stated is None and (method not in POPULAR or managed(job)):
             return
         from .unknown_argument import own_build
 
