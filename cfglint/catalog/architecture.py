@@ -187,6 +187,10 @@ class UnknownArchitecture(ValueError):
     """The config lacks a dimension, contradicts itself, or its family is not known; the message names what is missing."""
 
 
+class ImpossibleArchitecture(UnknownArchitecture):
+    """No model has these dimensions: no layers, heads that do not divide, more experts a token than there are."""
+
+
 ROUTED: frozenset[Role] = frozenset({"expert"})
 
 TEXT_KEYS = ("text_config", "llm_config", "language_config")

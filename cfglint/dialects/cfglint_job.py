@@ -80,7 +80,10 @@ class JobDialect(Dialect):
                 reading.context.setdefault("wrong_values", []).append((key, complaint))
             state(reading.facts, key, value, origin)
             if key == "model" and isinstance(entry.value, Mapping):
-                reading.context["model_config"] = plain(entry.value)
+                config = reading.context["model_config"] = plain(entry.value)
+                complaint = config_complaint(config)
+                if complaint:
+                    reading.context.setdefault("wrong_values", []).append((key, complaint))
         return reading
 
 
@@ -105,6 +108,20 @@ def read_value(key: str, value: Any) -> tuple[Any, str]:
     if not complaint and key == "framework_version" and not is_version(str(value)):
         complaint = "expected a version"
     return (UNKNOWN, complaint) if complaint else (value, "")
+
+
+def config_complaint(config: Any) -> str:
+    """What no model can be in a ``config.json`` written out as ``model``; that its family is not known is no complaint."""
+    from cfglint.catalog.architecture import ImpossibleArchitecture, UnknownArchitecture, architecture_from_config
+    from cfglint.jobs.named_models import overlaid
+
+    try:
+        architecture_from_config(overlaid(config))
+    except ImpossibleArchitecture as error:
+        return str(error)
+    except UnknownArchitecture:
+        pass
+    return ""
 
 
 def structure_complaint(key: str, value: Any) -> str:

@@ -14,6 +14,18 @@ def _count(job: TrainingJob, name: str, default: int | None = None) -> int | Non
     return int(value)
 
 
+def derived_accumulation(job: TrainingJob, micro: int | None, data: int | None) -> int | None:
+    """Micro-steps of a stated global batch where the job states none: global / (micro-batch × data-parallel ranks).
+
+    So NeMo, Megatron-LM and llm-foundry do it. None where accumulation is stated, something is missing, or it does not
+    come out even: then the framework refuses, and that is for a rule to say.
+    """
+    total = _count(job, "global_batch_size")
+    if total is None or micro is None or data is None or job.stated("gradient_accumulation_steps"):
+        return None
+    return total // (micro * data) if total % (micro * data) == 0 else None
+
+
 def estimate_batch(job: TrainingJob) -> BatchEstimate:
     """What the facts say of the batch; fields stay None where a fact is missing or impossible."""
     micro = _count(job, "micro_batch_size")
@@ -32,6 +44,8 @@ def estimate_batch(job: TrainingJob) -> BatchEstimate:
         micro_batch=micro, gradient_accumulation=accumulation, data_parallel=data, sequence_length=sequence
     )
     stated = _count(job, "global_batch_size")
+    if stated is not None and not job.stated("gradient_accumulation_steps"):
+        batch.gradient_accumulation = accumulation = derived_accumulation(job, micro, data)
     if micro is not None and accumulation is not None and data is not None:
         batch.sequences = formulas.effective_batch_sequences(micro, accumulation, data)
     elif stated is not None:

@@ -107,3 +107,5 @@ class Estimate:
     assumptions: list[str] = field(default_factory=list)
     parameters: int | None = None
     trainable_parameters: int | None = None
+    problems: list[str] = field(default_factory=list)
+    """Stated values that cannot be; ``assumptions`` names them too."""

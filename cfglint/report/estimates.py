@@ -206,8 +206,9 @@ def _job_text(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
         lines.append(row("phases", f"{shown} GiB"))
     lines += [row(label, text) for label, text in _facts(item)]
     lines += _list("fits on", _fits_on(item.fits_on))
-    lines += _list("missing", [missing_words(name) for name in memory.missing])
-    lines += _list("assumed", made.assumptions)
+    lines += _list("problem", made.problems)
+    lines += _list("missing", [missing_words(name) for name in memory.missing if not _is_stated(job, name)])
+    lines += _list("assumed", [text for text in made.assumptions if text not in made.problems])
     return lines
 
 
@@ -407,6 +408,14 @@ def _fits_on(fits: Sequence[FitsOn]) -> list[str]:
     if too_small:
         lines.append(f"too small: {', '.join(too_small)}")
     return lines
+
+
+def _is_stated(job: Job, name: str) -> bool:
+    """Whether a fact named as missing is stated with a value that cannot be: its problem is shown instead."""
+    if name == "model":
+        return job.model is not None and bool(job.model.problem) and job.model.source not in ("", "catalogue")
+    fact = job.fact(name)
+    return fact is not None and fact.value is not None and not job.undecided(name)
 
 
 def missing_words(name: str) -> str:

@@ -87,3 +87,34 @@ def test_no_job_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (tmp_path / "empty").mkdir()
     assert main(["estimate", "empty"]) == 0
     assert "no job found in 0 files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("num_hidden_layers: 0, num_attention_heads: 32", "num_hidden_layers is 0, expected at least 1"),
+        ("num_hidden_layers: 2, num_attention_heads: 33", "hidden_size 4096 does not divide by num_attention_heads 33"),
+        (
+            "num_hidden_layers: 2, num_attention_heads: 32, num_key_value_heads: 5",
+            "does not divide by num_key_value_heads 5",
+        ),
+        ("num_hidden_layers: -3, num_attention_heads: 32", "num_hidden_layers is -3, expected at least 1"),
+    ],
+)
+def test_a_model_that_cannot_be_is_named_with_its_line(
+    config: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = f"{{model_type: llama, hidden_size: 4096, intermediate_size: 11008, vocab_size: 32000, {config}}}"
+    (tmp_path / "impossible.yaml").write_text(f"cfglint: 1\nkind: train\nmodel: {shape}\nmicro_batch_size: 1\n")
+    assert main(["estimate", "impossible.yaml"]) == 2
+    written = capsys.readouterr()
+    assert written.out == "" and written.err.startswith("cfglint estimate: impossible.yaml:3: model: ")
+    assert message in written.err
+
+
+def test_a_family_that_is_not_known_is_no_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "new.yaml").write_text("cfglint: 1\nkind: train\nmodel: {model_type: brand_new}\nmicro_batch_size: 1\n")
+    assert main(["estimate", "new.yaml"]) == 0
+    shown = capsys.readouterr().out
+    assert "problem    the config does not state hidden_size (model_type 'brand_new')" in shown
+    assert "cfglint models add" not in shown

@@ -443,3 +443,32 @@ def test_offloaded_activations_without_checkpointing() -> None:
     assert allocated(moved) < allocated(kept) - 4
     assert moved.memory.phases["backward"] > moved.memory.phases["load"]
     assert allocated(moved) == pytest.approx(allocated(checkpointed), rel=0.1)
+
+
+def test_ranks_that_do_not_divide_leave_no_verdict() -> None:
+    """28 heads over 3 ranks, 8 GPUs in groups of 3, 100 stages of 32 layers: named, and no verdict on what cannot start."""
+    qwen = {**MISTRAL_7B, "num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584}
+    made = estimate_training(complete(config=qwen, gpus=8, framework="megatron", tensor_parallel_size=3))
+    assert made.memory.verdict == "unknown" and "tensor_parallel_size" in made.memory.missing
+    assert "28 attention heads do not divide by tensor_parallel_size 3" in made.problems
+    assert any("8 GPUs cannot be divided" in text for text in made.problems)
+    stages = estimate_training(complete(gpus=100, framework="megatron", pipeline_parallel_size=100))
+    assert stages.memory.missing == ["pipeline_parallel_size"] and "fewer than the 100 stages" in stages.problems[0]
+    even = estimate_training(complete(gpus=8, framework="megatron", tensor_parallel_size=4, pipeline_parallel_size=2))
+    assert even.problems == [] and even.memory.missing == []
+
+
+def test_accumulation_follows_from_a_global_batch() -> None:
+    """256 sequences over 2 data-parallel ranks of 4 sequences: 32 micro-steps, whose gradients stay through forward."""
+    facts = {"framework": "megatron", "tensor_parallel_size": 4, "micro_batch_size": 4, "gpus": 8}
+    one, many = complete(**facts, global_batch_size=8), complete(**facts, global_batch_size=256)
+    assert (estimate_batch(one).gradient_accumulation, estimate_batch(many).gradient_accumulation) == (1, 32)
+    assert estimate_batch(many).sequences == 256
+    piped = {**facts, "tensor_parallel_size": 2, "pipeline_parallel_size": 2}
+    less, more = (estimate_training(complete(**piped, global_batch_size=n)) for n in (8, 64))
+    # a first stage holds two micro-batches in flight where the step has two or more
+    assert allocated(more) > allocated(less)
+    stated = complete(**facts, global_batch_size=256, gradient_accumulation_steps=3)
+    assert estimate_batch(stated).gradient_accumulation == 3
+    uneven = estimate_batch(complete(**facts, global_batch_size=100))
+    assert uneven.gradient_accumulation is None and uneven.sequences == 100

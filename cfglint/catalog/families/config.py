@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from cfglint.catalog import data
-from cfglint.catalog.architecture import UnknownArchitecture
+from cfglint.catalog.architecture import ImpossibleArchitecture, UnknownArchitecture
 
 Flag = Union[bool, str, Callable[["Config"], bool]]  # noqa: UP007 (a forward reference)
 """A constant, the name of the config key that switches something on, or a function of the config."""
@@ -102,7 +102,7 @@ class Config:
             raise UnknownArchitecture(f"the config does not state {self.spelled(key)} (model_type {self.model_type!r})")
         size = whole(self.spelled(key), value, at_least=1)
         if key in LAYER_COUNTS and size > MOST_LAYERS:
-            raise UnknownArchitecture(f"{self.spelled(key)} is {size}, more layers than any model has")
+            raise ImpossibleArchitecture(f"{self.spelled(key)} is {size}, more layers than any model has")
         return size
 
     def count(self, key: str, default: int = 0) -> int:
@@ -151,16 +151,16 @@ def whole(name: str, value: Any, *, at_least: int) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         else:
-            raise UnknownArchitecture(f"{name} is {value!r}, expected a whole number")
+            raise ImpossibleArchitecture(f"{name} is {value!r}, expected a whole number")
     if value < at_least:
-        raise UnknownArchitecture(f"{name} is {value}, expected at least {at_least}")
+        raise ImpossibleArchitecture(f"{name} is {value}, expected at least {at_least}")
     if value > LARGEST:
-        raise UnknownArchitecture(f"{name} is {value}, larger than any model's")
+        raise ImpossibleArchitecture(f"{name} is {value}, larger than any model's")
     return int(value)
 
 
 def divide(whole_name: str, total: int, part_name: str, parts: int) -> int:
     """``total / parts``, which must come out even."""
     if total % parts:
-        raise UnknownArchitecture(f"{whole_name} {total} does not divide by {part_name} {parts}")
+        raise ImpossibleArchitecture(f"{whole_name} {total} does not divide by {part_name} {parts}")
     return total // parts

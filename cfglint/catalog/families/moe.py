@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cfglint.catalog.architecture import Mla, Moe, Tensor, UnknownArchitecture
+from cfglint.catalog.architecture import ImpossibleArchitecture, Mla, Moe, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, Flag, divide, whole
 from cfglint.catalog.families.dense import full, windowed
 from cfglint.catalog.families.parts import (
@@ -60,7 +60,7 @@ class Experts:
             raise UnknownArchitecture(f"the config does not state {self.top_k} (model_type {c.model_type!r})")
         top_k = whole(self.top_k, chosen, at_least=1)
         if top_k > count:
-            raise UnknownArchitecture(f"{self.top_k} {top_k} is more than the {count} experts")
+            raise ImpossibleArchitecture(f"{self.top_k} {top_k} is more than the {count} experts")
         width = c.get(self.width)
         if isinstance(width, (list, tuple)):
             width = max((whole(self.width, item, at_least=1) for item in width), default=None)

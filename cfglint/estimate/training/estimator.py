@@ -87,10 +87,13 @@ def estimate_training(job: TrainingJob) -> Estimate:
     plan = resolve(job)
     memory = MemoryEstimate(missing=list(dict.fromkeys(plan.missing)))
     batch = estimate_batch(job)
-    estimate = Estimate(memory=memory, batch=batch, assumptions=[*plan.problems, *plan.assumptions])
+    problems = list(plan.problems)
+    if job.model is not None and job.model.problem:
+        problems.append(job.model.problem)
+    estimate = Estimate(memory=memory, batch=batch, assumptions=[*problems, *plan.assumptions], problems=problems)
     architecture = plan.architecture
-    if job.model is not None:
-        estimate.assumptions += filter(None, (job.model.problem, job.model.taken_as))
+    if job.model is not None and job.model.taken_as:
+        estimate.assumptions.append(job.model.taken_as)
     if architecture is not None:
         estimate.parameters = architecture.total_parameters
         if not architecture.tensors and not architecture.total_parameters:

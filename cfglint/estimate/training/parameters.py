@@ -148,9 +148,9 @@ def separate_experts(plan: Plan) -> bool:
     """Experts are modules of their own, which quantization and FSDP treat as any linear layer.
 
     transformers 5 fuses them into 3-D parameters, which bitsandbytes leaves alone; earlier versions and checkpoints
-    quantized per expert (GPTQ, AWQ) hold separate linears.
+    quantized per expert (GPTQ, AWQ) hold separate linears, and a framework may quantize the fused ones itself.
     """
-    fused = plan.profile.modeling and plan.transformers_5
+    fused = plan.profile.modeling and plan.transformers_5 and not plan.quantizes_experts
     return not fused or bool(
         plan.quantization and plan.quantization.startswith(("gptq", "awq", "fp8", "mxfp4", "nvfp4"))
     )

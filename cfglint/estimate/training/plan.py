@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture
+from cfglint.estimate.batch import derived_accumulation
 from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.profiles import Profile, profile_of
@@ -82,6 +83,8 @@ class Plan:
     offload_optimizer: str
     offload_parameters: str
     transformers_version: str | None = None
+    quantizes_experts: bool = False
+    """Fused experts are quantized too (Axolotl's ``quantize_moe_experts``)."""
     inputs: dict[str, Input] = field(default_factory=dict)
     small_helpers: bool = False
     """The models beside the trained one that are of any size (``HELPED``) take nothing."""
@@ -198,6 +201,8 @@ def resolve(job: TrainingJob) -> Plan:
     weight = _weight_dtype(read, profile, method, compute, default)
     ranks = _ranks(read, profile)
     checkpointing = _checkpointing(read, profile, default)
+    micro_batch = _needed(read, "micro_batch_size", profile.micro_batch_size, default)
+    _check_division(read, architecture, ranks)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -220,8 +225,8 @@ def resolve(job: TrainingJob) -> Plan:
         optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
         foreach=read.get("optimizer_foreach"),
         in_backward=read.flag("optimizer_in_backward", False),
-        micro_batch=_needed(read, "micro_batch_size", profile.micro_batch_size, default),
-        accumulation=read.count("gradient_accumulation_steps", 1) or 1,
+        micro_batch=micro_batch,
+        accumulation=_accumulation(read, micro_batch, ranks.data),
         sequence=_needed(read, "sequence_length", profile.sequence_length, default),
         packing=read.flag("packing", False),
         checkpointing=checkpointing,
@@ -246,6 +251,7 @@ def resolve(job: TrainingJob) -> Plan:
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
         transformers_version=_transformers_version(read, profile),
+        quantizes_experts=read.flag("quantize_experts", False),
         inputs=read.inputs,
         assumptions=read.assumptions,
         missing=read.missing,
@@ -404,6 +410,35 @@ def _needed(read: Reader, name: str, usual: int | None, default: str) -> int | N
     return value
 
 
+def _accumulation(read: Reader, micro_batch: int | None, data: int) -> int:
+    """Micro-steps of an optimizer step: stated, or what a stated global batch comes to."""
+    derived = derived_accumulation(read.job, micro_batch, data)
+    if derived is None:
+        return read.count("gradient_accumulation_steps", 1) or 1
+    total = read.job.value("global_batch_size")
+    read.note(
+        "gradient_accumulation_steps", derived, f"global batch {total} / (micro-batch {micro_batch} × {data} ranks)"
+    )
+    return derived
+
+
+def _check_division(read: Reader, architecture: Architecture | None, ranks: _Ranks) -> None:
+    """Heads, layers and experts that cannot be dealt out to the ranks: no framework starts so."""
+    if architecture is None:
+        return
+    heads, experts = architecture.num_attention_heads, architecture.moe.num_experts if architecture.moe else 0
+    if heads and heads % ranks.tensor:
+        read.problems.append(f"{heads} attention heads do not divide by tensor_parallel_size {ranks.tensor}")
+        read.missing.append("tensor_parallel_size")
+    layers = architecture.num_hidden_layers
+    if layers and ranks.pipeline > layers:
+        read.problems.append(f"{layers} layers are fewer than the {ranks.pipeline} stages of pipeline_parallel_size")
+        read.missing.append("pipeline_parallel_size")
+    if experts and experts % ranks.expert:
+        read.problems.append(f"{experts} experts do not divide by expert_parallel_size {ranks.expert}")
+        read.missing.append("expert_parallel_size")
+
+
 def _checkpointing(read: Reader, profile: Profile, default: str) -> str:
     stated = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
     return {"true": "full", "unsloth": "full", "false": "none"}.get(stated, stated)
@@ -455,8 +490,10 @@ def _ranks(read: Reader, profile: Profile) -> _Ranks:
         read.note("world_size", world, hardware.count_origin.describe())
     if world % model_ranks:
         read.problems.append(
-            f"{world} GPUs cannot be divided into tensor {tensor} × pipeline {pipeline} × context {context} ranks"
+            f"{world} {'GPU' if world == 1 else 'GPUs'} cannot be divided into tensor {tensor} × pipeline {pipeline} × context {context} ranks"
         )
+        kinds = {"tensor": tensor, "pipeline": pipeline, "context": context}
+        read.missing.append(f"{next(kind for kind, size in kinds.items() if size > 1)}_parallel_size")
     data = stated or max(1, world // model_ranks)
     sharding, shards_gradients, reshard = _sharding(zero, fsdp, read.count("fsdp_version", 1), world)
     if zero == 0 and profile.name == "megatron":
