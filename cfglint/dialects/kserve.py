@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,6 +23,13 @@ RUNTIME_ARGUMENTS: Final = frozenset(
     }
 )  # fmt: skip
 """Arguments of KServe's Hugging Face server that are not vLLM's."""
+_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*")
+_LANGUAGE_MODEL: Final = re.compile(
+    r"hugging-?_?face|vllm|sglang|text-generation|trt-?llm|tensorrt-?_?llm|lmdeploy|ollama|llama|bert|gpt|qwen|mistral|gemma"
+    r"|deepseek|(?<![a-z])llm(?![a-z])",
+    re.IGNORECASE,
+)
+"""Servers and families of language models, as images, arguments and addresses name them."""
 MODEL_MOUNT: Final = "/mnt/models"
 PARALLELISM: Final = {
     "tensor": "--tensor-parallel-size",
@@ -40,9 +48,15 @@ class KserveDialect(Dialect):
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         api = value_at(root, "apiVersion")
-        if isinstance(api, str) and api.startswith(("serving.kserve.io/", "serving.kubeflow.org/")):
-            return Recognition(90, f"{api} {value_at(root, 'kind')!s}")
-        return None
+        if not isinstance(api, str) or not api.startswith(("serving.kserve.io/", "serving.kubeflow.org/")):
+            return None
+        kind = str(value_at(root, "kind") or "")
+        if kind.startswith("LLM"):
+            return Recognition(90, f"{api} {kind}")
+        # KServe serves models of every kind: a resource for a scikit-learn model is none of ours
+        text = _COMMENT.sub("", document.file.text[root.span.start : root.span.end])
+        named = _LANGUAGE_MODEL.search(text)
+        return Recognition(90, f"{api} {kind} that names {named.group().lower()}") if named else None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         yield Reading(self.name, document, root, role="carrier", kind="serve", carrier="kubernetes")

@@ -125,13 +125,15 @@ spec:
     assert (job.value("max_model_len"), job.value("block_size"), job.value("tensor_parallel_size")) == (8192, 64, 2)
 
 
-def test_a_model_server_of_another_kind_makes_no_job() -> None:
+def test_resources_for_other_models_are_left_alone() -> None:
     text = (
         "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: a}\nspec:\n  predictor:\n"
-        "    model: {modelFormat: {name: sklearn}, storageUri: 's3://a/b'}\n"
+        "    model: {modelFormat: {name: sklearn}, storageUri: 's3://a/b'}  # not vllm\n"
     )
-    assert serving({"isvc.yaml": text}) == []
-    assert claimed(text) == {"kserve"}
+    assert claimed(text) == set()
+    bert = text.replace("sklearn", "pytorch").replace("a/b", "a/bert")
+    assert serving({"isvc.yaml": bert}) == []
+    assert claimed(bert) == {"kserve"}
 
 
 def test_dynamo_graph_and_service_file() -> None:
