@@ -194,6 +194,7 @@ def _state_quantization(facts: FactReader, adapter: str) -> None:
         facts.state("quantization", "int8", "load_in_8bit")
     elif facts.on("gptq"):
         facts.state("quantization", "gptq-int4", "gptq")
+    facts.boolean("quantize_experts", "quantize_moe_experts")
     if facts.reading.facts.value("quantization") in ("nf4", "nf4-double", "fp4", "int8"):
         flash = facts.reading.facts.value("attention") in _SPARSE_NORMS
         note = "norms and embeddings are cast back for this attention" if flash else ""
@@ -262,6 +263,9 @@ def read_axolotl(document: Document, root: Mapping, *, base: Route = (), why: st
     if facts.given("lora_model_dir"):
         facts.reference("adapter", "lora_model_dir", base="cwd")
     _state_defaults(facts)
+    if any("integrations.hatchery" in name for name in texts(facts.node("plugins")) or []):
+        words = "the hatchery plugin trains on a remote service: no GPU here holds the model"
+        reading.context["held_elsewhere"] = ("plugins", words)
     return reading
 
 

@@ -163,6 +163,27 @@ def _state_sequence(facts: FactReader) -> None:
         facts.default("packing", pretrain, "llamafactory", "", "on for stage pt" if pretrain else "")
 
 
+_MCORE_SIZES = (
+    ("tensor_parallel_size", "tensor_model_parallel_size"), ("pipeline_parallel_size", "pipeline_model_parallel_size"),
+    ("context_parallel_size", "context_parallel_size"), ("expert_parallel_size", "expert_model_parallel_size"),
+)  # fmt: skip
+"""Arguments of the Megatron adapter (``USE_MCA=1``), in whose files they stand beside the trainer's own."""
+
+
+def _state_elsewhere(facts: FactReader) -> None:
+    """What the trainer hands to another engine, whose memory is not counted here."""
+    for fact, key in _MCORE_SIZES:
+        facts.integer(fact, key, low=1)
+    for key, words in (
+        ("use_kt", "KTransformers computes the experts on the host: the GPUs' share is not counted"),
+        ("use_badam", "BAdam trains one block at a time: what a block needs is not counted"),
+        ("use_mca", "Megatron trains this run: its memory is not counted"),
+        *((key, "Megatron trains this run: its memory is not counted") for _, key in _MCORE_SIZES),
+    ):
+        if facts.given(key) and boolean(facts.value(key)) is not False:
+            facts.reading.context.setdefault("held_elsewhere", (key, words))
+
+
 def read_llamafactory(
     document: Document, root: Mapping, *, base: Route = (), why: str = "", serve: bool = False
 ) -> Reading:
@@ -197,6 +218,7 @@ def read_llamafactory(
     if reading.context["finetuning_type"] == "lora":
         _state_lora(facts)
     _state_weights(facts)
+    _state_elsewhere(facts)
     if facts.on("fp8"):
         reading.facts.state_first("fp8_linear", True, facts.origin("fp8"))
     state_defaults(facts)

@@ -61,6 +61,16 @@ def _state_parallel(facts: ResolvingReader) -> None:
         facts.reading.facts.state(fact, inner * outer, origins[0] if outer == 1 else DerivedOrigin(how, origins))
 
 
+def _state_sharding(facts: ResolvingReader) -> None:
+    """Parameters, gradients and states are sharded along the ``fsdp`` axis, which takes every device of a slice unless told."""
+    sizes = [integer(facts.value(f"{place}_fsdp_parallelism")) for place in ("ici", "dcn")]
+    if facts.given("ici_fsdp_parallelism"):
+        on = any(size is not None and size not in (0, 1) for size in sizes)
+        facts.state("fsdp", "full_shard" if on else "none", "ici_fsdp_parallelism")
+    else:
+        facts.default("fsdp", "full_shard", "maxtext", "", "ici_fsdp_parallelism is -1")
+
+
 def read_maxtext(reading: Reading, facts: ResolvingReader) -> None:
     """State what a run's keys say."""
     _state_model(facts)
@@ -87,6 +97,7 @@ def read_maxtext(reading: Reading, facts: ResolvingReader) -> None:
     elif facts.on("use_sft"):
         facts.state("method", "full", "use_sft")
     _state_parallel(facts)
+    _state_sharding(facts)
 
 
 class MaxText(Dialect):

@@ -140,6 +140,8 @@ def state_memory(facts: FactReader) -> None:
         kind = text(facts.value("data_parallel_sharding_strategy"))
         if facts.on(key) and kind == "optim_grads_params":
             facts.state("fsdp", "full_shard", "data_parallel_sharding_strategy")
+    if facts.reading.facts.stated("fsdp"):
+        return  # it shards the optimizer with the parameters
     if (on := boolean(facts.value("use_distributed_optimizer"))) is not None:
         facts.state("zero_stage", 1 if on else 0, "use_distributed_optimizer")
 

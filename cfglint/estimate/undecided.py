@@ -16,8 +16,9 @@ from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.jobs.job import TrainingJob, with_facts
 
-MANY_GPUS: Final = 1024
-"""GPUs of one job, beyond which nobody shards a replica: the most favourable count where none is stated."""
+NODE_COUNTS: Final = (1, 8, 128)
+"""Nodes tried where no count is stated. More is not always less: FSDP 2 cuts fused experts along the first dimension only, so
+that with more ranks than experts some hold nothing and all gather padding."""
 
 PER_NODE: Final = 8
 
@@ -35,7 +36,8 @@ def _trained(job: TrainingJob) -> Estimate:
     made = _counted(job)
     if job.undecided("method"):
         adapters = _counted(with_facts(job, method="lora"))
-        _widen(made, adapters, "method", "what is trained is not known: shown with all parameters trained")
+        _widen(made, adapters, "method")
+        made.assumptions.insert(0, "what is trained is not known: shown with all parameters trained")
     for reading in job.readings:
         elsewhere = reading.context.get("held_elsewhere")
         if isinstance(elsewhere, tuple):
@@ -50,10 +52,11 @@ def _counted(job: TrainingJob) -> Estimate:
     """On the GPUs stated; on any number of them where sharding is stated and the number is not."""
     made = estimate_training(job)
     if COUNT in made.memory.missing:
-        many = copy(job)
-        nodes = job.hardware.nodes or MANY_GPUS // PER_NODE
-        many.hardware = replace(job.hardware, gpus_per_node=max(1, MANY_GPUS // nodes), nodes=nodes)
-        _widen(made, estimate_training(many), COUNT, "no file says how many GPUs share the model: shown on the fewest")
+        for nodes in (job.hardware.nodes,) if job.hardware.nodes else NODE_COUNTS:
+            many = copy(job)
+            many.hardware = replace(job.hardware, gpus_per_node=PER_NODE, nodes=nodes)
+            _widen(made, estimate_training(many), COUNT)
+        made.assumptions.insert(0, "no file says how many GPUs share the model: shown on the fewest")
     return made
 
 
@@ -61,13 +64,12 @@ def _sharded(job: TrainingJob) -> TrainingJob:
     return with_facts(job, zero_stage=3)
 
 
-def _widen(made: Estimate, least: Estimate, fact: str, words: str) -> None:
+def _widen(made: Estimate, least: Estimate, fact: str) -> None:
     """``made`` with its intervals widened down to ``least``; no verdict where the two differ."""
     memory, other = made.memory, least.memory
     memory.allocated = _lower(memory.allocated, other.allocated)
     memory.reserved = _lower(memory.reserved, other.reserved)
     memory.used = _lower(memory.used, other.used)
-    made.assumptions.insert(0, words)
     if fact not in memory.missing:
         memory.missing.append(fact)
     if memory.verdict != other.verdict:

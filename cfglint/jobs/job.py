@@ -155,6 +155,7 @@ class TrainingJob(Job):
     activation_offloading = FactField[bool]("what backward needs waits on the host")
     upcast_unquantized = FactField[bool]()
     fp8_linear = FactField[bool]()
+    quantize_experts = FactField[bool]("experts fused into one parameter are quantized with the linear layers")
     zero_stage = FactField[int]()
     fsdp = FactField[str]("full_shard, shard_grad_op, hybrid_shard, no_shard, none")
     fsdp_version = FactField[int]()

@@ -144,3 +144,36 @@ def test_odd_values_are_not_facts(read: Read) -> None:
     assert not facts.stated("model_id")
     for name in ("sequence_length", "micro_batch_size", "epochs", "compute_dtype"):
         assert all(isinstance(f.origin, DefaultOrigin) for f in facts.statements(name)), name
+
+
+def test_fused_experts_that_axolotl_quantizes_itself() -> None:
+    from cfglint.estimate import estimate
+    from cfglint.testing import lint_files
+
+    run = (
+        "base_model: Qwen/Qwen3-30B-A3B\nload_in_4bit: true\nadapter: qlora\nlora_r: 8\nlora_target_linear: true\n"
+        "datasets: [{path: our/data, type: alpaca}]\nsequence_len: 2048\nmicro_batch_size: 1\nnum_epochs: 1\nbf16: true\n"
+        "gradient_checkpointing: true\nlearning_rate: 1.0e-4\n"
+    )
+    weights = {}
+    for more in ("", "quantize_moe_experts: true\n"):
+        files = {"qlora.yaml": run + more, "requirements.txt": "transformers==5.5.0\n"}
+        (job,) = lint_files(files, gpu="A100-80GB", gpus=1).context.jobs.training
+        weights[more] = next(c.bytes for c in estimate(job).memory.components if c.name == "weights") / 2**30
+    assert weights[""] > 50
+    assert weights["quantize_moe_experts: true\n"] < 20
+
+
+def test_a_run_on_a_remote_service_gets_no_verdict() -> None:
+    from cfglint.estimate import estimate
+    from cfglint.testing import lint_files
+
+    run = (
+        "base_model: meta-llama/Llama-3.1-70B\nsequence_len: 2048\nmicro_batch_size: 1\nnum_epochs: 1\nbf16: true\n"
+        "datasets: [{path: our/data, type: alpaca}]\nlearning_rate: 1.0e-4\n"
+    )
+    (job,) = lint_files({"a.yaml": run}, gpu="A100-80GB", gpus=1).context.jobs.training
+    assert estimate(job).memory.verdict == "oom"
+    remote = run + "plugins: [axolotl.integrations.hatchery.HatcheryPlugin]\n"
+    (job,) = lint_files({"a.yaml": remote}, gpu="A100-80GB", gpus=1).context.jobs.training
+    assert estimate(job).memory.verdict == "unknown"

@@ -126,3 +126,25 @@ def test_odd_values_are_not_facts(read: Read) -> None:
     assert not facts.stated("model_id")
     for name in ("sequence_length", "micro_batch_size", "method", "lora_rank"):
         assert all(isinstance(f.origin, DefaultOrigin) for f in facts.statements(name)), name
+
+
+def test_what_another_engine_holds_gets_no_verdict() -> None:
+    from cfglint.testing import lint_files
+
+    run = (
+        "model_name_or_path: Qwen/Qwen3-235B-A22B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen3\n"
+        "dataset: our\ncutoff_len: 2048\nper_device_train_batch_size: 1\nbf16: true\n"
+    )
+    for more, missing in (
+        ("use_kt: true\n", "use_kt"),
+        ("tensor_model_parallel_size: 4\n", "tensor_model_parallel_size"),
+    ):
+        result = lint_files({"sft.yaml": run + more}, gpu="A100-80GB", gpus=1)
+        (job,) = result.context.jobs.training
+        memory = result.context.estimate(job).memory
+        assert memory.verdict == "unknown"
+        assert missing in memory.missing
+    (job,) = lint_files({"sft.yaml": run + "use_kt: false\n"}, gpu="A100-80GB", gpus=1).context.jobs.training
+    from cfglint.estimate import estimate
+
+    assert estimate(job).memory.verdict == "oom"

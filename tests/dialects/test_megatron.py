@@ -181,3 +181,42 @@ def test_arguments_that_branches_change_leave_the_defaults_open() -> None:
         "megatron"
     ].facts
     assert (closed.value("weight_dtype"), closed.value("zero_stage")) == ("fp32", 0)
+
+
+def test_fully_sharded_parameters_are_not_counted_whole() -> None:
+    from cfglint.testing import lint_files
+
+    overrides = "      use_torch_fsdp2: true\n      use_distributed_optimizer: false\n      micro_batch_size: 1\n"
+    primus = (
+        "work_group: a\nexp_name: b\nmodules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n"
+        "    model: llama3.1_8B.yaml\n    overrides:\n"
+    )
+    (job,) = lint_files({"p.yaml": primus + overrides}, gpu="MI300X", gpus=8).context.jobs.training
+    assert job.value("fsdp") == "full_shard"
+    assert not job.value("zero_stage")
+
+
+def test_states_in_bf16_under_deepspeed_are_sharded_at_stage_0() -> None:
+    from cfglint.testing import lint_files
+
+    script = (
+        "python pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
+        "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 8 --train-iters 10 --lr 1e-4 "
+        "--vocab-file v.json --merge-file m.txt --deepspeed --zero-stage 0"
+    )
+    (job,) = lint_files({"run.sh": script + " --bf16\n"}).context.jobs.training
+    assert job.value("zero_stage") == 1
+    (job,) = lint_files({"run.sh": script + " --fp16\n"}).context.jobs.training
+    assert job.value("zero_stage") == 0
+
+
+def test_a_frozen_language_model_is_not_full_training() -> None:
+    from cfglint.testing import lint_files
+
+    script = (
+        "torchrun --nproc_per_node 8 pretrain_vlm.py --num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 256 "
+        "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 8 --train-iters 10 --lr 1e-4 --bf16 "
+        "--tensor-model-parallel-size 8 --freeze-LM\n"
+    )
+    (job,) = lint_files({"run.sh": script}).context.jobs.training
+    assert job.undecided("method")
