@@ -38,6 +38,16 @@ class ProblemRule(Rule):
         return self.tip
 
 
+READERS = {"deepspeed": "hjson", "gpt-neox": "yaml.safe_load"}
+"""Dialects whose ``.json`` files are read by another reader than ``json.load``, with its name as the source layer has it."""
+
+
+def read_leniently(problem: Problem, file: SourceFile, context: Context) -> bool:
+    """True where every dialect that claims the file reads it with a reader that takes the problem."""
+    dialects = dialects_of(file, context)
+    return bool(dialects) and all(READERS.get(name) in problem.accepted_by for name in dialects)
+
+
 def dialects_of(file: SourceFile, context: Context) -> set[str]:
     """Dialects that read a file."""
     return {r.dialect for r in context.readings if r.document.file is file}

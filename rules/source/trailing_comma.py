@@ -6,7 +6,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.rule import example
 from cfglint.source.node import Problem, SourceFile
 
-from .problem import ProblemRule, dialects_of
+from .problem import ProblemRule, read_leniently
 
 
 class TrailingComma(ProblemRule):
@@ -48,5 +48,5 @@ class TrailingComma(ProblemRule):
     )
 
     def tolerated(self, problem: Problem, file: SourceFile, context: Context) -> bool:
-        """DeepSpeed reads its own files with hjson; Accelerate and the HF Trainer read the same file strictly."""
-        return "hjson" in " ".join(problem.accepted_by) and dialects_of(file, context) == {"deepspeed"}
+        """DeepSpeed reads its own files with hjson, GPT-NeoX with PyYAML; Accelerate and the HF Trainer read strictly."""
+        return read_leniently(problem, file, context)
