@@ -5,6 +5,7 @@ Every argument of the launcher is also an environment variable of the same name;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -18,7 +19,7 @@ from cfglint.dialects.server import (
     state_facts,
     state_surroundings,
 )
-from cfglint.jobs.facts import DerivedOrigin, Reading
+from cfglint.jobs.facts import DerivedOrigin, FileOrigin, Reading
 from cfglint.source.node import Entry
 from cfglint.source.shell import Word
 
@@ -38,6 +39,8 @@ ARGUMENTS: Final = (
     "graceful_termination_timeout", "disable_usage_stats", "disable_crash_reports", "messages_api_enabled",
 )  # fmt: skip
 """launcher/src/main.rs of 0.9 to 3.3."""
+_GOOGLE_BUILD: Final = re.compile(r"/huggingface-text-generation-inference-[a-z]+\d*\.(\d+)-(\d+)\.")
+"""Google's builds have the release in their name: ``huggingface-text-generation-inference-cu124.2-3.ubuntu2204.py311``."""
 NOT_FROM_ENVIRONMENT: Final = frozenset({"env"})
 SWITCHES: Final = frozenset(
     {
@@ -78,6 +81,12 @@ class TgiDialect(Dialect):
         if not entries:
             return
         reading = server_reading(self.name, launch, entries, LAUNCHER, own_images=("text-generation-inference",))
+        built = _GOOGLE_BUILD.search(launch.image.text) if launch.image is not None else None
+        if built is not None and launch.image is not None:
+            release = f"{built[1]}.{built[2]}"
+            reading.context["versions"] = {self.name: release}
+            origin = FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
+            reading.facts.state("framework_version", release, origin)
         state_facts(
             reading, FACTS, {}, also_arguments=("max_total_tokens", "max_batch_prefill_tokens"), positive=("num_shard",)
         )
@@ -91,7 +100,8 @@ def _launcher_arguments(launch: Launch) -> list[Word] | None:
     if started is not None and started.name == LAUNCHER:
         return started.arguments
     image = image_name(launch.image.text) if launch.image else ""
-    if image in IMAGES and (started is None or launch.words[0].text.startswith("-")):
+    own = image in IMAGES or image.startswith("huggingface-text-generation-inference")  # Google's builds of it
+    if own and (started is None or launch.words[0].text.startswith("-")):
         return list(launch.words)
     return None
 

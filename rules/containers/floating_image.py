@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
@@ -20,6 +21,8 @@ IMAGES = {
     "trtllm": ("tensorrt-llm",),
 }
 """What the images of each engine are called."""
+_RELEASE_IN_NAME = re.compile(r"\.\d+-\d+\.")
+"""Google's containers for deep learning bear the release in their name (``…-cu124.2-3.ubuntu2204.py311``)."""
 FLOATING = frozenset({"latest", "nightly", "main", "dev", ""})
 
 
@@ -89,6 +92,8 @@ class FloatingImage(Rule):
             or "$" in image
             or "<" in image
         ):
+            return
+        if not tag and _RELEASE_IN_NAME.search(image):
             return
         manifest = launch.carrier in ("kubernetes", "compose")
         yield self.finding(

@@ -49,6 +49,19 @@ class ServiceNamedVllm(Rule):
             """
     good = (
         example(
+            {
+                "chat.yaml": """
+                apiVersion: v1
+                kind: Service
+                metadata: {name: vllm}
+                spec: {selector: {app: chat}, ports: [{port: 8000}]}
+                """
+                + _POD,
+                "kustomization.yaml": "nameSuffix: -chat\nresources: [chat.yaml]",
+            },
+            note="kustomize gives the Service another name",
+        ),
+        example(
             "chat.yaml",
             """
             apiVersion: v1
@@ -94,6 +107,8 @@ class ServiceNamedVllm(Rule):
                 and document.path.rpartition("/")[0] != launch.document.path.rpartition("/")[0]
             ):
                 continue
+            if _kustomized(document.path, context):
+                continue  # a prefix or suffix may give it another name
             entry = _name_entry(service)
             yield self.finding(
                 "a Service called vllm sets VLLM_PORT=tcp://… in this pod, which vLLM takes for its own port",
@@ -105,6 +120,12 @@ class ServiceNamedVllm(Rule):
                 job=job,
             )
             return
+
+
+def _kustomized(path: str, context: Context) -> bool:
+    folder = path.rpartition("/")[0]
+    beside = f"{folder}/kustomization" if folder else "kustomization"
+    return f"{beside}.yaml" in context.files or f"{beside}.yml" in context.files
 
 
 def _name_entry(service: Mapping) -> Entry | None:

@@ -102,6 +102,16 @@ def test_tgi_takes_a_shard_for_each_device() -> None:
     assert isinstance(fact.origin, DerivedOrigin)
 
 
+def test_googles_build_of_tgi_has_its_release_in_its_name() -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - name: llm\n      image: "
+        "us-docker.pkg.dev/deeplearning-platform-release/gcr.io/huggingface-text-generation-inference-cu124.2-3.ubuntu2204.py311\n"
+        "      env: [{name: MODEL_ID, value: our/m}]\n"
+    )
+    (job,) = serving({"pod.yaml": pod})
+    assert (job.value("model_id"), job.versions["tgi"]) == ("our/m", "2.3")
+
+
 def test_lmdeploy_model_and_format() -> None:
     (job,) = serving(
         {
