@@ -309,7 +309,9 @@ def _read_name(name: str) -> _Name:
 
     ``RTX4090`` and ``RTX 4090`` are one family ``4090``; ``A100 80g``, ``a100-80`` state the memory.
     """
-    text = re.sub(r"\((?![^)]*\d\s*G)[^)]*\)", " ", name.upper())  # remarks, but for those on memory
+    text = re.sub(r"\([^)]*\)", " ", name.upper())
+    if not re.search(r"\d\s*G(?:I?B)?\b", text):  # a remark on memory counts where nothing else says it
+        text = re.sub(r"\((?![^)]*\d\s*G)[^)]*\)", " ", name.upper())
     text = text.replace("MAX-Q", "MAXQ").replace("V5LITEPOD", "V5E")
     text = re.sub(r"DGX[ -]SPARK(?=.*\bGB10\b)", " ", text)  # the box and the chip it holds, both named
     words = [word for word in re.split(r"[^A-Z0-9+]+", text) if word]

@@ -167,3 +167,16 @@ def test_a_users_own_row() -> None:
 def test_a_users_bad_row_is_named(row: dict[str, Any], message: str) -> None:
     with pytest.raises(BadAccelerator, match=message):
         accelerator_from_mapping(row)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("NVIDIA B200 192GB (180 GB usable)", "B200-SXM"),
+        ("NVIDIA T4 16GB (14.75 GiB)", "T4"),
+        ("V100 (32 GB)", "V100-SXM2-32GB"),
+    ],
+)
+def test_a_remark_on_memory_counts_only_where_the_name_states_none(name: str, found: str) -> None:
+    assert found in [accelerator.id for accelerator in find_accelerators(name)]
+    assert {round(a.memory_gb) for a in find_accelerators(name)} <= {16, 32, 180, 192}
