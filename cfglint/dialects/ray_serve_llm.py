@@ -53,7 +53,7 @@ class RayServeLlmDialect(Dialect):
             return Recognition(88, "llm_configs")
         if value_at(root, "kind") == "RayService" and isinstance(at(root, "spec", "serveConfigV2"), Scalar):
             text = str(value_at(root, "spec", "serveConfigV2"))
-            if "llm_configs" in text or any(name in text for name in BUILDERS[:4]):
+            if "llm_configs" in text or "vllm" in text.lower() or any(name in text for name in BUILDERS[:4]):
                 return Recognition(90, "RayService with LLM applications")
         inner = root.get("ray_serve_config")
         for holder in (root, inner if isinstance(inner, Mapping) else root):

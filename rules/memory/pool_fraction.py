@@ -82,7 +82,7 @@ class PoolFraction(Rule):
             yield self.finding(
                 f"{name} is a share above 0 and {'below' if open_end else 'up to'} 1, here {share:g}",
                 fact,
-                help=f"{name}: {share / 100:g}" if 1 < share <= 100 else f"{name}: 0.9",
+                help=f"{name}: {share / 100:g}" if PERCENT <= share <= 100 else f"{name}: 0.9",
                 job=job,
             )
         elif engine == "sglang" and share > self.options["vision"]:
@@ -99,6 +99,8 @@ class PoolFraction(Rule):
                 )
 
 
+PERCENT = 10
+"""From here on a share is taken for a percentage."""
 SHARES = (
     ("sglang", "mem_fraction_static"),
     ("tgi", "cuda_memory_fraction"),

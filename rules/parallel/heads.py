@@ -11,6 +11,9 @@ from cfglint.lint.rule import Rule, example
 
 from ..serving.server import called, engine, number, runs, served, stated, switch
 
+STAGED = ("vllm", "sglang", "trtllm")
+"""Engines that can split a model into stages."""
+
 
 class HeadsNotDivisible(Rule):
     """Attention heads, or key-value heads, cannot be split evenly over ``tensor_parallel_size``.
@@ -85,11 +88,12 @@ class HeadsNotDivisible(Rule):
         ]
         below = max((n for n in fitting if n < tp), default=1)
         above = min((n for n in fitting if n > tp), default=None)
+        stages = f", or the rest as {called(job, 'pipeline_parallel_size')}" if engine(job) in STAGED else ""
         yield self.finding(
             problem,
             asked,
             (job.model_id, f"{heads} heads, {kv_heads} key-value heads"),
-            help=f"{tensor}: {below}{f' or {above}' if above else ''}, or the rest as pipeline_parallel_size",
+            help=f"{tensor}: {below}{f' or {above}' if above else ''}{stages}",
             severity="error" if sure else "warning",
             confidence="high" if sure else "medium",
             data={"heads": heads, "key_value_heads": kv_heads, "tensor_parallel_size": tp},
