@@ -176,7 +176,8 @@ class Megatron(Dialect):
         keys = parsed.mapping.index.keys()
         hidden = open_ended(parsed.positionals)
         enough = len(keys & DISTINCTIVE) >= NEEDED and len(keys & _OWN) >= 2
-        if not enough and not (hidden and _SCRIPT.fullmatch(basename(started.word.text))):
+        own = bool(keys & DISTINCTIVE) or not keys  # a `finetune_*.py` of another project shows arguments of its own
+        if not enough and not (hidden and own and _SCRIPT.fullmatch(basename(started.word.text))):
             return
         words = [started.word, *started.arguments]
         parsed.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))

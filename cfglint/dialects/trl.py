@@ -106,6 +106,8 @@ _EXAMPLE_SCRIPTS = frozenset({
 })  # fmt: skip
 """Keys of transformers' example scripts, which also name their data with ``dataset_name``."""
 
+_DATASETS = frozenset({"dataset_name", "dataset_mixture", "dataset_mixer"})
+
 _OTHERS = frozenset({
     "dataset_mix_dir", "dataset_mixer_list", "with_tracking", "use_slow_tokenizer", "finetuning_type", "tuner_type",
     "train_type", "base_model", "rlhf_type", "_target_", "actor_rollout_ref", "policy",
@@ -292,6 +294,8 @@ class Trl(Dialect):
         own = [key for key in root.index if key in _ONLY_TRL]
         if own == ["dataset_name"] and root.index.keys() & _EXAMPLE_SCRIPTS:
             return None
+        if "train_file" in root and not root.index.keys() & _DATASETS:
+            return None  # a script of its own: TRL's takes data by the name of a dataset
         mixer = isinstance(root.get("dataset_mixer"), Mapping)
         arguments = evidence(root, TRAINING_ARGUMENTS)
         model = evidence(root, ("model_name_or_path",))

@@ -33,6 +33,8 @@ _LOCKED = re.compile(r'^name = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE)
 _TOO_MANY_DIGITS = re.compile(r"[0-9]{20}")
 """Dates (``20240115``) and commit numbers have fewer."""
 REQUIREMENT_FILES = ("requirements.txt", "requirements-train.txt", "requirements-serve.txt", "constraints.txt")
+PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+"""Files that list requirements one a line among other things; those of ``setup.py`` in quotes."""
 LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
 
 
@@ -103,7 +105,7 @@ def versions_beside(folder: Path, root: Path) -> tuple[tuple[str, str], ...]:
                     framework = DISTRIBUTIONS.get(package.lower())
                     if framework is not None:
                         found.setdefault(framework, f"=={version}")
-        for name in (*REQUIREMENT_FILES, "pyproject.toml"):
+        for name in (*REQUIREMENT_FILES, *PROJECT_FILES):
             text = _read(here / name)
             if text:
                 stated = parse_project(text) if name.endswith(".toml") else parse_requirements(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -44,6 +45,21 @@ class DeepspeedWithoutZero(Rule):
                 """,
             },
         ),
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B
+                per_device_train_batch_size: 1
+                num_train_epochs: 1
+                deepspeed: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "steps_per_print": 100,
+                 "autotuning": {"enabled": true, "fast": true}}
+                """,
+            },
+            note="DeepSpeed's autotuner chooses the stage",
+        ),
     )
     bad = (
         example(
@@ -67,6 +83,11 @@ class DeepspeedWithoutZero(Rule):
         settings = compared_settings(job)
         if settings is None or not named_by_trainer(job) or settings.has("zero_optimization"):
             return
+        if settings.has("autotuning"):
+            return  # the autotuner starts the runs, and writes the stages it tries into their settings
+        stated = context.version(job, "transformers")
+        if stated is not None and always_below(stated, "4.30"):
+            return  # the trainer hands the file to DeepSpeed itself
         yield self.finding(
             "the DeepSpeed settings have no zero_optimization: Accelerate stops with a ValueError",
             (settings.reading, "no zero_optimization here"),

@@ -73,7 +73,7 @@ class UnknownModel(Rule):
             job.model_id,
             help=(
                 "point at a folder with its config.json, or keep a copy under "
-                f".cfglint/models/{model.id.strip('./')}/config.json"
+                f".cfglint/models/{model.id.strip('./~')}/config.json"
                 if local
                 else f"`cfglint models add {model.id}` stores its config.json in the project"
             ),

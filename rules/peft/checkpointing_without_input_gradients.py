@@ -89,8 +89,8 @@ class CheckpointingWithoutInputGradients(Rule):
             if boolean(reading.value(key, "use_reentrant")) is False:
                 return
         yield self.finding(
-            "reentrant checkpointing (the default before transformers 5) over frozen weights: without input gradients the "
-            "adapters learn nothing",
+            "reentrant checkpointing (the default before transformers 5) over frozen weights: the adapters learn nothing unless "
+            "the script makes the inputs need gradients",
             checkpointing,
             (job.method, "only adapters are trained"),
             help="gradient_checkpointing_kwargs: {use_reentrant: false}, or model.enable_input_require_grads() in the script",

@@ -9,6 +9,7 @@ from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
+from cfglint.source.node import Sequence
 
 from .adapter_facts import given, names
 
@@ -66,6 +67,20 @@ class NewTokensNotTrained(Rule):
             """,
             note="a padding token needs no training",
         ),
+        example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-7B
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 2
+            adapter: lora
+            tokens: ${TOKENS}
+            """,
+            note="a placeholder",
+        ),
     )
     bad = (
         example(
@@ -102,7 +117,8 @@ class NewTokensNotTrained(Rule):
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
         if reading.role != "run":
             return
-        if reading.dialect == "axolotl" and given(reading, "adapter") and given(reading, "tokens"):
+        listed = isinstance(reading.at("tokens"), Sequence)  # not a placeholder that something fills in
+        if reading.dialect == "axolotl" and given(reading, "adapter") and listed and given(reading, "tokens"):
             saved = names(reading, "lora_modules_to_save")
             if given(reading, "peft_trainable_token_indices") or any(name in _TABLES for name in saved):
                 return

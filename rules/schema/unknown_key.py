@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.dialects.schema import Schema
 from cfglint.jobs.facts import Reading
+from cfglint.jobs.versions import exact
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Scalar
+from cfglint.source.node import Route, Scalar
 
 from .standing import newest, surely_refused, title, unknown_keys, within_table, written
+
+SHOWN = 4
+"""Keys of one block that a message names."""
 
 
 class UnknownKey(Rule):
@@ -58,6 +63,20 @@ class UnknownKey(Rule):
             }
             """,
             note="keys set to auto are dropped before DeepSpeed looks",
+        ),
+        example(
+            {
+                "ds.json": """
+                {
+                  "train_micro_batch_size_per_gpu": 2,
+                  "gradient_clipping": 1.0,
+                  "bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2},
+                  "zero_optimization": {"stage": 1}
+                }
+                """,
+                "requirements.txt": "deepspeed==0.9.5",
+            },
+            note="releases before 0.17 pass over what they do not know in bf16",
         ),
     )
     bad = (
@@ -111,9 +130,23 @@ class UnknownKey(Rule):
             at="cut_off_len",
             count=1,
         ),
+        example(
+            "ds.json",
+            """
+            {
+              "train_micro_batch_size_per_gpu": 2,
+              "gradient_clipping": 1.0,
+              "bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2},
+              "zero_optimization": {"stage": 1}
+            }
+            """,
+            count=1,
+            note="one finding for a block",
+        ),
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
+        alike: dict[tuple[str, Route, bool], tuple[Schema, list[Route]]] = {}
         for schema, found, stated in unknown_keys(reading, context):
             if found.effect != "error":
                 continue
@@ -123,18 +156,44 @@ class UnknownKey(Rule):
                 and found.entry.value.value == "auto"
             ):
                 continue
+            single = exact(stated)
+            if single is not None and schema.unknown_effect(found.route[:-1], single) != "error":
+                continue  # the stated release passes over it
             meant = schema.typo_of(str(found.route[-1]), found.route[:-1])
             certain = surely_refused(schema, found, stated) and (meant is not None or within_table(schema, stated))
-            where = written(found.route)
             meant = meant or (found.suggestions[0] if found.suggestions else None)
-            edit = rename_key(reading, found.route, meant) if meant else None
-            yield self.finding(
-                f"{title(schema)} does not know {where}, and stops at keys it does not know"
-                if certain
-                else f"{where} is no key of {newest(schema)} or the releases before it, which stop at unknown keys",
-                reading.origin(*found.route),
-                help=f"is {meant} meant?" if meant else "remove it, or state the release that has it",
-                fixes=(Fix(f"rename to {meant}", (edit,), safe=False),) if edit and meant else (),
-                severity="error" if certain else "warning",
-                confidence="high" if certain else "medium",
-            )
+            if meant is None:
+                _, routes = alike.setdefault((schema.name, found.route[:-1], certain), (schema, []))
+                routes.append(found.route)
+                continue
+            edit = rename_key(reading, found.route, meant)
+            fixes = (Fix(f"rename to {meant}", (edit,), safe=False),) if edit else ()
+            yield self._finding(schema, reading, [found.route], certain, f"is {meant} meant?", fixes)
+        for (_, _, certain), (schema, routes) in alike.items():
+            them = "it" if len(routes) == 1 else "them"
+            help = f"remove {them}, or state the release that has {them}"
+            yield self._finding(schema, reading, routes, certain, help)
+
+    def _finding(
+        self,
+        schema: Schema,
+        reading: Reading,
+        routes: list[Route],
+        certain: bool,
+        help: str,
+        fixes: tuple[Fix, ...] = (),
+    ) -> Finding:
+        """One finding for all keys of a block, with a place for each."""
+        names = [written(route) for route in routes]
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        few = len(names) == 1
+        return self.finding(
+            f"{title(schema)} does not know {shown}, and stops at keys it does not know"
+            if certain
+            else f"no release up to {newest(schema)} has {shown}, and {newest(schema)} stops at {'it' if few else 'them'}",
+            *(reading.origin(*route) for route in routes),
+            help=help,
+            fixes=fixes,
+            severity="error" if certain else "warning",
+            confidence="high" if certain else "medium",
+        )

@@ -220,3 +220,11 @@ def test_a_frozen_language_model_is_not_full_training() -> None:
     )
     (job,) = lint_files({"run.sh": script}).context.jobs.training
     assert job.undecided("method")
+
+
+def test_another_projects_finetune_script_is_not_megatrons() -> None:
+    from cfglint.testing import lint_files
+
+    script = "deepspeed --num_gpus=1 finetune_zero3.py --model_name $MODEL --lr $LR --batch_size 4 --max_length 4096 $FLAGS\n"
+    result = lint_files({"run.sh": script})
+    assert "megatron" not in [r.dialect for r in result.context.readings]

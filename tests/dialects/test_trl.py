@@ -118,3 +118,15 @@ def test_what_a_sampling_trainer_holds_is_in_the_context(read: Read) -> None:
     settings = read(BASE + "num_generations: 8\nuse_vllm: true\nvllm_mode: colocate\n").context["trainer_settings"]
     assert settings["num_generations"] == 8
     assert settings["vllm_mode"] == "colocate"
+
+
+def test_a_preference_script_with_a_train_file_is_not_trls() -> None:
+    from cfglint.testing import lint_files
+
+    arguments = (
+        '{"output_dir": "o", "model_name_or_path": "Qwen/Qwen1.5-7B-Chat", "train_file": "dpo.jsonl", "task_type": "dpo", "beta": 0.1,'
+        ' "num_train_epochs": 1, "per_device_train_batch_size": 1, "learning_rate": 5e-7, "max_prompt_length": 300}'
+    )
+    result = lint_files({"dpo.json": arguments, "requirements.txt": "trl==0.7.11\n"})
+    assert result.files["dpo.json"].dialects == ["hf-training-args"]
+    assert not [f for f in result.findings if f.severity == "error"]

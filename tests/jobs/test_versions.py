@@ -62,3 +62,9 @@ def test_below_and_exact() -> None:
     assert exact("==4.57.1") == "4.57.1"
     assert exact(">=4.57") is None
     assert exact("==4.57.*") is None
+
+
+def test_a_setup_script_states_versions(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text('deps = [\n    "transformers==4.52.3",\n    "trl[vllm]==0.18.0",\n]\n', "utf-8")
+    (tmp_path / "recipes").mkdir()
+    assert dict(versions_beside(tmp_path / "recipes", tmp_path)) == {"transformers": "==4.52.3", "trl": "==0.18.0"}
