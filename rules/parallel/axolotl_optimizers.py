@@ -94,7 +94,9 @@ class AxolotlOptimizers(Rule):
         if reason is not None:
             key, words, advice = reason
             newer = (
-                True if "8bit" not in optimizer else always_at_least(context.version(reading, "axolotl"), CHECKED_FROM)
+                True
+                if "8bit" not in optimizer or optimizer == "q_galore_adamw8bit"
+                else always_at_least(context.version(reading, "axolotl"), CHECKED_FROM)
             )
             if newer is False:
                 return

@@ -67,7 +67,7 @@ class OpenServer(Rule):
             names = variable_names(launch)
             if names is None or names & {"VLLM_API_KEY", "API_KEY"}:
                 return
-        found = self._exposed(job, context)
+        found = exposed(job, context)
         if found is None:
             return
         how, where = found
@@ -78,31 +78,29 @@ class OpenServer(Rule):
             job=job,
         )
 
-    def _exposed(self, job: ServingJob, context: Context) -> tuple[str, Where] | None:
-        launch = launch_of(job)
-        host = text(job, HOST_ARGUMENTS.get(engine(job), "host"))
-        if host is not None and host.value in LOCAL:
-            return None
-        run = docker_run(launch)
-        if launch is not None and run is not None:
-            published = [*run.options.get("p", ()), *run.options.get("publish", ())]
-            if any(not word.text.startswith(LOCAL) for word in published):
+
+def exposed(job: ServingJob, context: Context) -> tuple[str, Where] | None:
+    """How the server is reachable from outside, in words, and where that stands; None where it is not, as far as is seen."""
+    launch = launch_of(job)
+    host = text(job, HOST_ARGUMENTS.get(engine(job), "host"))
+    if host is not None and host.value in LOCAL:
+        return None
+    run = docker_run(launch)
+    if launch is not None and run is not None:
+        published = [*run.options.get("p", ()), *run.options.get("publish", ())]
+        if any(not word.text.startswith(LOCAL) for word in published):
+            return "published on every address", image_origin(launch)
+        return None
+    if launch is not None and launch.carrier == "compose" and launch.container is not None:
+        ports = launch.container.get("ports")
+        for item in ports.items if isinstance(ports, Sequence) else []:
+            if isinstance(item, Scalar) and ":" in str(item.value) and not str(item.value).startswith((*LOCAL, "$")):
                 return "published on every address", image_origin(launch)
-            return None
-        if launch is not None and launch.carrier == "compose" and launch.container is not None:
-            ports = launch.container.get("ports")
-            for item in ports.items if isinstance(ports, Sequence) else []:
-                if (
-                    isinstance(item, Scalar)
-                    and ":" in str(item.value)
-                    and not str(item.value).startswith((*LOCAL, "$"))
-                ):
-                    return "published on every address", image_origin(launch)
-            return None
-        if launch is not None and launch.carrier == "kubernetes":
-            for _, service in services_of(launch, context):
-                kind = value_at(service, "spec", "type")
-                if kind in OPEN_TYPES:
-                    return f"behind a Service of type {kind!s}", image_origin(launch)
-            return None
-        return ("listening on every address", host) if host is not None and host.value in ("0.0.0.0", "::") else None
+        return None
+    if launch is not None and launch.carrier == "kubernetes":
+        for _, service in services_of(launch, context):
+            kind = value_at(service, "spec", "type")
+            if kind in OPEN_TYPES:
+                return f"behind a Service of type {kind!s}", image_origin(launch)
+        return None
+    return ("listening on every address", host) if host is not None and host.value in ("0.0.0.0", "::") else None
