@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from xml.sax.saxutils import escape
+from typing import Any
 
+from plots import Point, quantile, scatter
 from score_serving import GIB, figures, serving_job
 
 from cfglint.estimate.result import Estimate
@@ -23,8 +22,6 @@ from cfglint.estimate.serving import estimate_serving
 from cfglint.estimate.serving.versions import read_version
 from cfglint.jobs.models import ModelSearch
 
-SIZE, LEFT, TOP, RIGHT, BOTTOM = 420, 64, 34, 16, 46
-"""Pixels: the plotting square and the margins around it."""
 COLOURS = {"high": "#1f5fa8", "medium": "#d98a1b", "low": "#9a9a9a"}
 SHOWN = {
     "weights_gib": "Weights, GiB a device",
@@ -35,65 +32,6 @@ SHOWN = {
 }
 FAILURES = ("oom-load", "oom-profile", "kv-too-small")
 FAILING = ("oom", "likely-oom", "kv-too-small")
-
-
-class Point(NamedTuple):
-    name: str
-    confidence: str
-    measured: float
-    estimated: float
-
-
-def svg(title: str, points: Sequence[Point]) -> str:
-    """The scatter plot of one figure; every value is positive."""
-    values = [value for point in points for value in (point.measured, point.estimated)]
-    low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values)))
-    span = math.log10(high / low)
-
-    def x(value: float) -> float:
-        return LEFT + SIZE * math.log10(value / low) / span
-
-    def y(value: float) -> float:
-        return TOP + SIZE * (1 - math.log10(value / low) / span)
-
-    width, height = LEFT + SIZE + RIGHT, TOP + SIZE + BOTTOM
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="{LEFT}" y="20" font-size="13" font-weight="bold">{escape(title)}</text>',
-        f'<clipPath id="area"><rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}"/></clipPath>',
-        f'<polygon clip-path="url(#area)" fill="#e6eef7" points="{x(low):.1f},{y(low * 1.1):.1f} {x(high):.1f},{y(high * 1.1):.1f} '
-        f'{x(high):.1f},{y(high * 0.9):.1f} {x(low):.1f},{y(low * 0.9):.1f}"/>',
-        f'<line x1="{x(low):.1f}" y1="{y(low):.1f}" x2="{x(high):.1f}" y2="{y(high):.1f}" stroke="#888"/>',
-        f'<rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}" fill="none" stroke="#444"/>',
-    ]
-    for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
-        mark = 10.0**power
-        lines.append(f'<line x1="{x(mark):.1f}" y1="{TOP}" x2="{x(mark):.1f}" y2="{TOP + SIZE}" stroke="#ddd"/>')
-        lines.append(f'<line x1="{LEFT}" y1="{y(mark):.1f}" x2="{LEFT + SIZE}" y2="{y(mark):.1f}" stroke="#ddd"/>')
-        lines.append(f'<text x="{x(mark):.1f}" y="{TOP + SIZE + 15}" text-anchor="middle">{mark:,g}</text>')
-        lines.append(f'<text x="{LEFT - 6}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:,g}</text>')
-    lines.append(f'<text x="{LEFT + SIZE / 2}" y="{height - 10}" text-anchor="middle">measured</text>')
-    lines.append(
-        f'<text x="14" y="{TOP + SIZE / 2}" text-anchor="middle" transform="rotate(-90 14 {TOP + SIZE / 2})">estimated</text>'
-    )
-    for point in sorted(points, key=lambda point: list(COLOURS).index(point.confidence), reverse=True):
-        label = f"{point.name}: measured {point.measured:,g}, estimated {point.estimated:,.4g}"
-        lines.append(
-            f'<circle cx="{x(point.measured):.1f}" cy="{y(point.estimated):.1f}" r="3.5" fill="{COLOURS[point.confidence]}" '
-            f'fill-opacity="0.75"><title>{escape(label)}</title></circle>'
-        )
-    for index, (confidence, colour) in enumerate(COLOURS.items()):
-        lines.append(f'<circle cx="{LEFT + 12}" cy="{TOP + 14 + 16 * index}" r="4" fill="{colour}"/>')
-        count = sum(1 for point in points if point.confidence == confidence)
-        lines.append(f'<text x="{LEFT + 22}" y="{TOP + 18 + 16 * index}">{confidence} confidence ({count})</text>')
-    return "\n".join([*lines, "</svg>", ""])
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def table(scored: Sequence[tuple[dict[str, Any], Estimate]]) -> list[str]:
@@ -172,12 +110,13 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for figure, title in SHOWN.items():
         points = [
-            Point(row["id"], row["confidence"], truth, guess)
+            Point(row["id"], f"{row['confidence']} confidence", truth, guess)
             for row, estimate in scored
             for key, truth, guess in figures(row, estimate)
             if key == figure and guess is not None and guess > 0 and truth > 0
         ]
-        (args.out / f"serving_{figure}.svg").write_text(svg(title, points), "utf-8")
+        series = {f"{name} confidence": colour for name, colour in COLOURS.items()}
+        (args.out / f"serving_{figure}.svg").write_text(scatter(title, points, series), "utf-8")
         print(f"serving_{figure}.svg: {len(points)} points")
     print("\n".join([*table(scored), "", *by_group(scored), ""]))
     print("high confidence:", verdicts(scored, ("high",)))

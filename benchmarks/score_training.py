@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plots import quantile
+
 from cfglint.catalog.architecture import architecture_from_config
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate, Interval
@@ -58,11 +60,6 @@ def pairs(row: dict[str, Any], estimate: Estimate) -> Iterator[tuple[str, float,
         interval = getattr(estimate.memory, name)
         if row.get(field) and interval is not None:
             yield field, row[field], interval
-
-
-def quantile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def main() -> None:

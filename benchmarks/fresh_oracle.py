@@ -1,0 +1,175 @@
+"""Draw training steps that nobody has seen, and score the estimator on what the oracle measures of them.
+
+usage: fresh_oracle.py draw [--seed N] [--cases N] > cases.jsonl
+       oracle-env/bin/python ../shared/oracle/fakemem.py < cases.jsonl > measured.jsonl
+       fresh_oracle.py score measured.jsonl
+
+Models are drawn from the catalogue, without those of ``../shared/oracle/train.jsonl``; settings from lists of which
+sequence lengths, batches and ranks are others than in that file. ``../shared/oracle/README.md`` says how to make the
+environment. Whoever changes the estimator draws with a new seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plots import quantile
+from score_training import GIB, training_job
+
+from cfglint.catalog.architecture import architecture_from_config
+from cfglint.catalog.models import architecture_of, models, row_to_config
+from cfglint.estimate.training import estimate_training
+from cfglint.estimate.training.families import ENCODERS, style_of
+from cfglint.jobs.models import ModelSearch
+
+TRAIN = Path("../shared/oracle/train.jsonl")
+OTHER_TASKS = ENCODERS | {"whisper", "bart", "mbart", "baichuan", "qwen", "internlm2"}
+"""Families that the oracle does not train as a causal or sequence-to-sequence language model, or that ship their own code."""
+POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx")
+LARGEST = 50e9
+"""Parameters; larger ones take the oracle minutes."""
+ATTENTION = ("q_proj", "v_proj")
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+OPTIMIZERS = {
+    "adamw_fused": ("adamw_torch_fused", None),
+    "adamw_foreach": ("adamw_torch", None),
+    "adamw_loop": ("adamw_torch", False),
+    "sgd_momentum": ("sgd_momentum", False),
+    "adafactor": ("adafactor", None),
+}
+"""The oracle's names to the job file's, with ``optimizer_foreach``."""
+
+
+def candidates() -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Text models by family, those of the published oracle file left out."""
+    seen = (
+        {json.loads(line)["model"].lower() for line in TRAIN.read_text("utf-8").splitlines()}
+        if TRAIN.exists()
+        else set()
+    )
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for model in models():
+        architecture = architecture_of(model)
+        if architecture is None or not architecture.exact or not model.counted or model.id.lower() in seen:
+            continue
+        if model.quantization or model.params_total > LARGEST or not style_of(architecture)[1]:
+            continue
+        if model.model_type in OTHER_TASKS:
+            continue
+        config = {
+            k: v for k, v in row_to_config(model).items() if k not in ("architectures", "dtype", "quantization_config")
+        }
+        if any(isinstance(value, dict) and "model_type" in value for value in config.values()):
+            continue
+        found[model.model_type].append((model.id, config))
+    return found
+
+
+def draw(seed: int, cases: int) -> Iterator[dict[str, Any]]:
+    """Cases in the oracle's own words. Families take turns, so that large ones do not crowd out the others."""
+    dice = random.Random(seed)
+    families = candidates()
+    names = sorted(families)
+    for index in range(cases):
+        name, config = dice.choice(families[names[index % len(names)]])
+        positions = min((config[key] for key in POSITIONS if isinstance(config.get(key), int)), default=4096)
+        case: dict[str, Any] = {
+            "name": f"{name}#{index}", "config": config, "weights": dice.choice(("bf16", "fp32", "bf16")),
+            "micro_batch": dice.choice((1, 2, 3, 6)), "seq": min(dice.choice((384, 768, 1536, 3072)), positions),
+            "grad_ckpt": dice.random() < 0.5, "attn": dice.choice(("sdpa", "sdpa", "eager")),
+            "autocast": dice.choice(("bf16", None)), "method": "full", "optimizer": dice.choice(sorted(OPTIMIZERS)),
+        }  # fmt: skip
+        modules = {tensor.module for tensor in architecture_from_config(config).tensors if tensor.linear}
+        if dice.random() < 0.35 and modules.issuperset(ATTENTION):
+            targets = LINEAR if modules.issuperset(LINEAR) and dice.random() < 0.5 else ATTENTION
+            case.update(
+                method="lora", lora_r=dice.choice((4, 32, 128)), lora_targets=list(targets), optimizer="adamw_fused"
+            )
+        elif dice.random() < 0.25:
+            case.update(fsdp=8, reshard_after_forward=dice.random() < 0.7, autocast=None)
+        elif dice.random() < 0.25:
+            case["accumulate"] = True
+        yield case
+
+
+def job_of(case: dict[str, Any]) -> dict[str, Any]:
+    """The case as a job file says it."""
+    optimizer, foreach = OPTIMIZERS[case["optimizer"]]
+    job: dict[str, Any] = {
+        "name": case["name"], "framework": "transformers", "framework_version": "5.24.0", "model": case["config"],
+        "method": case["method"], "weight_dtype": case["weights"], "compute_dtype": case["autocast"],
+        "micro_batch_size": case["micro_batch"], "gradient_accumulation_steps": 4 if case.get("accumulate") else 1,
+        "sequence_length": case["seq"], "packing": True, "gradient_checkpointing": "full" if case["grad_ckpt"] else "none",
+        "attention": case["attn"], "loss_kernel": "torch", "optimizer": optimizer, "gpu": "H100-SXM", "gpus_per_node": 1,
+        "nodes": 1,
+    }  # fmt: skip
+    if foreach is not None:
+        job["optimizer_foreach"] = foreach
+    if case["method"] == "lora":
+        job.update(lora_rank=case["lora_r"], lora_targets=case["lora_targets"])
+    if case.get("fsdp"):
+        sharding = "full_shard" if case["reshard_after_forward"] else "shard_grad_op"
+        job.update(gpus_per_node=case["fsdp"], fsdp=sharding, fsdp_version=2)
+    return job
+
+
+def score(path: Path, worst: int) -> None:
+    """Errors of the peak, by what was trained and in all."""
+    search = ModelSearch(Path("."), {})
+    errors: dict[str, list[float]] = defaultdict(list)
+    listing: list[tuple[float, str, float, float]] = []
+    inside = failed = 0
+    families = set()
+    for line in path.read_text("utf-8").splitlines():
+        case = json.loads(line)
+        measured = case.get("measured") or {}
+        if "peak_gib" not in measured:
+            failed += 1
+            continue
+        families.add(case["config"]["model_type"])
+        allocated = estimate_training(training_job(job_of(case), search)).memory.allocated
+        assert allocated is not None, case["name"]
+        error = allocated.expected / GIB / measured["peak_gib"] - 1
+        kind = "fsdp" if case.get("fsdp") else "accumulating" if case.get("accumulate") else case["method"]
+        for key in (kind, "all"):
+            errors[key].append(abs(error))
+        inside += allocated.low <= measured["peak_gib"] * GIB <= allocated.high
+        listing.append((abs(error), case["name"], measured["peak_gib"], allocated.expected / GIB))
+    print(f"{len(listing)} cases of {len(families)} families, {failed} that the oracle could not run")
+    print("| cases | n | median | mean | 95th percentile | worst |\n| --- | --: | --: | --: | --: | --: |")
+    for kind, found in sorted(errors.items()):
+        print(
+            f"| {kind} | {len(found)} | {statistics.median(found):.1%} | {statistics.mean(found):.1%} "
+            f"| {quantile(found, 0.95):.1%} | {max(found):.1%} |"
+        )
+    print(f"inside the interval: {inside}/{len(listing)}")
+    for size, name, truth, guess in sorted(listing, reverse=True)[:worst]:
+        print(f"  {size:.1%} {name}: measured {truth:.2f}, estimated {guess:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(dest="command", required=True)
+    drawing = kinds.add_parser("draw")
+    drawing.add_argument("--seed", type=int, default=1130)
+    drawing.add_argument("--cases", type=int, default=120)
+    scoring = kinds.add_parser("score")
+    scoring.add_argument("file", type=Path)
+    scoring.add_argument("--worst", type=int, default=0)
+    args = parser.parse_args()
+    if args.command == "score":
+        score(args.file, args.worst)
+        return
+    for case in draw(args.seed, args.cases):
+        print(json.dumps(case))
+
+
+if __name__ == "__main__":
+    main()
