@@ -46,7 +46,7 @@ class AdapterSettings(Rule):
         "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/lora/config.py",
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/validation.py",
     )
-    catalogue = ("peft.layers-args", "peft.loftq-eva-ignored", "peft.lora-bias")
+    catalogue = ("peft.layers-args", "peft.loftq-eva-ignored", "peft.lora-bias", "peft.moe-target-params-dropout")
     good = (
         example(
             "adapter_config.json",

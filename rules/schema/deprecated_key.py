@@ -39,6 +39,8 @@ class DeprecatedKey(Rule):
         "axolotl.deprecated",
         "axolotl.fsdp-prefix",
         "axolotl.legacy-attn-flags",
+        "ds.deprecated-cpu-offload",
+        "ds.deprecated-gather-fp16",
     )
     good = (
         example(

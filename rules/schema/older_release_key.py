@@ -39,6 +39,7 @@ class OlderReleaseKey(Rule):
         "trl.dpo-removed-args",
         "trl.grpo-removed-args",
         "axolotl.deprecated",
+        "axolotl.train-on-split",
     )
     good = (
         example(

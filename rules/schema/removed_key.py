@@ -56,6 +56,7 @@ class RemovedKey(Rule):
         "trl.dpo-removed-args",
         "trl.grpo-removed-args",
         "axolotl.deprecated",
+        "ckpt.safetensors-v5",
     )
     good = (
         example(

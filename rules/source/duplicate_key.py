@@ -36,6 +36,7 @@ class DuplicateKey(ProblemRule):
         "https://github.com/deepspeedai/DeepSpeed/blob/v0.16.0/deepspeed/runtime/config_utils.py",
         "https://github.com/omry/omegaconf/blob/v2.3.0/omegaconf/_utils.py",
     )
+    catalogue = ("ds.duplicate-keys",)
     good = (
         example(
             "ds.json",
