@@ -13,7 +13,6 @@ from cfglint.lint.rule import Rule, example
 
 from ..trainer import placeholder, trainer_readings
 
-
 READ_OTHERWISE_FROM = "5.10"
 """First transformers release read without these checks."""
 
