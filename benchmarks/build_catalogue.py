@@ -92,6 +92,16 @@ def accelerators() -> None:
 # --- models ---------------------------------------------------------------------------------------------------------
 
 
+MORE_NAMES = {
+    # chat models keep the shape of the base models: Qwen's README ("Profiling of Memory and Time Usage", one table for both)
+    "Qwen/Qwen-1_8B": ["Qwen/Qwen-1_8B-Chat"],
+    "Qwen/Qwen-72B": ["Qwen/Qwen-72B-Chat"],
+    # the organisation THUDM is called zai-org since 2025, old ids redirect
+    "THUDM/glm-4-9b-chat-hf": ["zai-org/glm-4-9b-chat"],
+}
+"""Other ids of a row's shape, beyond those in ``../shared/catalog/models.json``."""
+
+
 def models() -> None:
     """One JSON object, one row a line, so that a single row is found by its key and parsed alone.
 
@@ -103,6 +113,7 @@ def models() -> None:
     table: dict[str, str] = {}
     aliases: dict[str, str] = {}
     for row in rows:
+        row["aliases"] = sorted({*row["aliases"], *MORE_NAMES.get(row["id"], ())})
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
         table[row["id"].lower()] = compact(model_row(row, configs[row["id"]], texts))
     lines_out = [f'"@texts":{compact(texts)}', f'"@checked":{compact(CHECKED)}']
