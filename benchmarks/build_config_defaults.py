@@ -107,6 +107,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     rows = json.loads((ROOT.parent / "shared" / "catalog" / "models.json").read_text("utf-8"))
     also = {
+        "codegen",
         "gemma3n",
         "clip_vision_model",
         "siglip_vision_model",

@@ -101,3 +101,10 @@ def test_the_data_files_hold_every_row_of_shared() -> None:
         assert ours[name].native_dtype_sourced == (
             bool(row.get("native_dtype_source")) and "recalled" not in row["native_dtype_source"]
         )
+
+
+def test_codegen_is_counted_by_its_own_names() -> None:
+    """356,712,448 parameters are what transformers 5.24 makes of these sizes (CodeGen-350M's)."""
+    sizes = {"n_embd": 1024, "n_layer": 20, "n_head": 16, "rotary_dim": 32, "vocab_size": 51200}
+    made = architecture_from_config({"model_type": "codegen", **sizes})
+    assert made.exact and made.total_parameters == 356_712_448

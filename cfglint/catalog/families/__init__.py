@@ -8,7 +8,7 @@ from cfglint.catalog.families.parts import Family
 
 GROUPS: dict[str, str] = {
     "dense": (
-        "llama qwen2 qwen3 mistral ministral ministral3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj "
+        "llama qwen2 qwen3 mistral ministral ministral3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj codegen "
         "gpt_bigcode opt bloom falcon mpt starcoder2 cohere cohere2 olmo olmo2 olmo3 granite glm glm4 stablelm apertus arcee "
         "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen mimo nemotron-nas mllama_text_model "
         "qwen2_vl_text qwen2_5_vl_text qwen3_vl_text glm4v_text"

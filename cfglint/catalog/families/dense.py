@@ -276,6 +276,7 @@ GPTJ = replace(
     positions="",
     head_bias=True,
 )
+CODEGEN = replace(GPTJ, mixers=full(fused="qkv_proj", o="out_proj"))
 GPT_NEOX = Decoder(
     mixers=full(fused="query_key_value", o="dense", bias="attention_bias", output_bias="attention_bias"),
     feed_forwards=two(up="dense_h_to_4h", down="dense_4h_to_h", bias=True),
@@ -415,6 +416,7 @@ FAMILIES: dict[str, Family] = {
     "gpt_bigcode": GPT_BIGCODE,
     "gpt_neo": GPT_NEO,
     "gptj": GPTJ,
+    "codegen": CODEGEN,
     "gpt_neox": GPT_NEOX,
     "opt": OPT,
     "bloom": BLOOM,
