@@ -829,7 +829,9 @@ def accelerate(folder: Path) -> None:
         if rest:
             keys[target]["keys"].setdefault(rest[0], {"type": "any"}).update(extra)
         else:
-            keys.setdefault(target, {"type": "any"}).update(extra)
+            row = keys.setdefault(target, {"type": "any"})
+            row.update(extra)
+            keys[target] = {name: value for name, value in row.items() if value is not None or name == "default"}
     write(
         "accelerate",
         "accelerate",

@@ -280,7 +280,13 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
     "accelerate": {
         "compute_environment": {"type": "str", "choices": ["LOCAL_MACHINE", "AMAZON_SAGEMAKER"]},
         "fp16": {"type": "bool", "renamed_to": "mixed_precision", "deprecated_in": "0.16"},
-        "dynamo_backend": {"type": "str", "renamed_to": "dynamo_config", "deprecated_in": "0.16"},
+        # no field any more, and turned into the new one while the file is read (config_args.py, 0.17 to 1.15)
+        "dynamo_backend": {
+            "type": "str",
+            "renamed_to": "dynamo_config",
+            "deprecated_in": "0.16",
+            "removed_in": None,
+        },
         "distributed_type": {"type": "str | bool"},
         "fp8_config.override_linear_precision": {"type": "any"},
         "fp8_config.fp8_override_linear_precision": {"type": "any"},

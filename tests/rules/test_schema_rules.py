@@ -146,3 +146,12 @@ def test_odd_values_are_no_fault(value: str) -> None:
     ):
         result = lint_files({name: head + text}, gpu="H100", gpus=2)
         assert not result.faults, result.faults
+
+
+def test_accelerate_turns_its_old_dynamo_key_into_the_new_one() -> None:
+    file = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ndynamo_backend: 'NO'\nnum_machines: 1\n"
+        "num_processes: 8\nmixed_precision: bf16\n"
+    )
+    result = lint_files({"accelerate.yaml": file, "requirements.txt": "accelerate>=0.21.0\n"})
+    assert not [f for f in result.findings if f.severity in ("error", "warning")]
