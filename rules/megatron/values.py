@@ -27,8 +27,8 @@ class MegatronValues(Rule):
     that is 0, a retained interval that is no multiple of it, a hidden size that is no multiple of the heads, and
     `--batch-size`, `--warmup`, `--model-parallel-size` or `--checkpoint-activations`, which are long replaced.
 
-    How sure: the checks of Megatron-LM's training/arguments.py. Forks that never took the renaming over (Megatron-DeepSpeed)
-    are left out.
+    How sure: the checks of Megatron-LM's training/arguments.py. Replaced arguments are a warning, since a script does not say
+    which release it runs; forks that never took the renaming over (Megatron-DeepSpeed) are left out.
     """
 
     code = "MEG004"
@@ -89,6 +89,8 @@ class MegatronValues(Rule):
                     f"Megatron-LM no longer takes {option(key)}, and stops",
                     found.origin(key),
                     help=f"use {instead}",
+                    severity="warning",  # a script does not say which release it runs, and those of old took it
+                    confidence="medium",
                     job=job,
                 )
 
