@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.estimate import estimate
 from cfglint.estimate.result import GIB, Estimate
-from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.job import TrainingJob, with_facts
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Where, place
 from cfglint.lint.rule import Rule, example
@@ -21,13 +22,20 @@ SHOWN_CHANGES = 2
 SMALLEST_LABELLED = 0.05
 """A part of the peak below this share is not worth a label."""
 
+ROLLOUTS = ("grpo", "ppo", "rloo")
+"""Methods whose samples are as long as the model makes them."""
+
+PADS = ("pad_to_sequence_len", "pad_to_max_length")
+"""Keys that fill every sample up to the stated length."""
+
 
 class TrainingOutOfMemory(Rule):
     """Training needs more memory per GPU than the accelerator has.
 
     The peak of the fullest GPU is worked out from the model's tensors, the precision, the optimizer, the activations of
     one micro-batch, sharding, and what CUDA and NCCL take besides. The estimate is an interval: it is an error only where
-    even its low end is above what the driver reports as usable, and a warning where the expected value is.
+    even its low end is above what the driver reports as usable, and a warning where the expected value is. Where samples are
+    padded to the longest of a batch only, and half of the stated length would fit, it is information: the data decide.
 
     How sure: the interval states it; `cfglint estimate` shows every part with its formula and where each input comes
     from. With an unknown model, accelerator or sequence length nothing is said.
@@ -91,12 +99,14 @@ class TrainingOutOfMemory(Rule):
         certain = memory.verdict == "oom"
         low, expected, high = (v / GIB for v in (memory.used.low, memory.used.expected, memory.used.high))
         gpu = accelerator_words(job)
-        verb = "needs" if certain else "probably needs"
+        by_data = not certain and data_decide(job)
+        verb = "needs" if certain else "may need" if by_data else "probably needs"
+        if_long = ", if samples reach the stated length" if by_data else ""
         yield self.finding(
-            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {capacity / GIB:.1f}",
+            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {capacity / GIB:.1f}{if_long}",
             *self._where(job, made),
-            severity="error" if certain else "warning",
-            confidence="high" if certain else "medium",
+            severity="error" if certain else "info" if by_data else "warning",
+            confidence="high" if certain else "low" if by_data else "medium",
             help=self._help(job, gpu),
             notes=tuple(made.assumptions[:3]),
             data={
@@ -141,3 +151,18 @@ class TrainingOutOfMemory(Rule):
         if words:
             return "; or ".join(words)
         return f"none of the usual changes makes it fit on {gpu}: `cfglint fit` shows which accelerators carry it"
+
+
+def data_decide(job: TrainingJob) -> bool:
+    """Whether the stated length is an upper bound that the data need not reach, and half of it would fit."""
+    method = job.value("method") or ""
+    if method.startswith(ROLLOUTS):
+        return True
+    if job.value("packing") is True or method.startswith("pretrain"):
+        return False
+    if any(reading.value(key) is True for reading in job.readings for key in PADS):
+        return False
+    length = job.value("sequence_length")
+    if not isinstance(length, int) or length < 2:
+        return False
+    return estimate(with_facts(job, sequence_length=length // 2)).memory.verdict in ("fits", "tight")

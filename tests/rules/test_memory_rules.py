@@ -1,0 +1,42 @@
+"""How loud the memory rules are where the data decide."""
+
+from __future__ import annotations
+
+from cfglint.lint.finding import Finding
+from cfglint.testing import lint_files
+
+SFT = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+dtype: bfloat16
+bf16: true
+use_peft: true
+per_device_train_batch_size: {micro}
+gradient_accumulation_steps: 4
+gradient_checkpointing: true
+max_length: 4096
+dataset_name: our/data
+learning_rate: 2.0e-5
+"""
+
+
+def _memory(text: str) -> Finding:
+    result = lint_files({"sft.yaml": text}, gpu="A100-80GB", gpus=1)
+    (finding,) = [f for f in result.findings if f.code == "MEM001"]
+    return finding
+
+
+def test_a_length_that_samples_need_not_reach_is_information() -> None:
+    finding = _memory(SFT.format(micro=40))
+    assert (finding.severity, finding.confidence) == ("info", "low")
+    assert finding.message.startswith("may need ")
+    assert finding.message.endswith("if samples reach the stated length")
+
+
+def test_packed_samples_reach_it() -> None:
+    finding = _memory(SFT.format(micro=40) + "packing: true\n")
+    assert finding.severity in ("warning", "error")
+
+
+def test_what_does_not_fit_at_half_the_length_is_a_warning() -> None:
+    finding = _memory(SFT.format(micro=80))
+    assert (finding.severity, finding.confidence) == ("warning", "medium")
