@@ -48,7 +48,7 @@ class LengthAboveModel(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/transformers_utils/model_arch_config_convertor.py",
     )
-    catalogue = ("maxlen-gt-derived", "maxlen-override-env")
+    catalogue = ("maxlen-gt-derived", "maxlen-override-env", "sglang-context-gt-derived")
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 32768"),
         example(
