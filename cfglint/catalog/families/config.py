@@ -151,7 +151,7 @@ def whole(name: str, value: Any, *, at_least: int) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         else:
-            raise ImpossibleArchitecture(f"{name} is {value!r}, expected a whole number")
+            raise UnknownArchitecture(f"{name} is {value!r}, expected a whole number")
     if value < at_least:
         raise ImpossibleArchitecture(f"{name} is {value}, expected at least {at_least}")
     if value > LARGEST:
