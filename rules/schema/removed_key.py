@@ -158,7 +158,8 @@ class RemovedKey(Rule):
             reading.origin(*key.route),
             help=advice(key),
             fixes=(Fix(f"rename to {key.new_name}", (edit,)),) if edit else (),
-            severity="error" if stops else "warning",
+            # with no release stated, the file may be meant for one older than any that was read
+            severity="error" if stops and key.stated else "warning",
         )
 
 
