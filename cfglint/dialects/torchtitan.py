@@ -137,11 +137,16 @@ def _state_defaults(facts: ResolvingReader) -> None:
     stated = facts.reading.facts.stated
     for fact, value in (
         ("weight_dtype", "fp32"), ("compute_dtype", "bf16"), ("fsdp", "full_shard"), ("gradient_checkpointing", "selective"),
-        ("optimizer", "adamw_torch_fused"), ("compile", False), ("optimizer_in_backward", False), ("packing", True),
+        ("optimizer", "adamw_torch_fused"), ("optimizer_in_backward", False), ("packing", True),
+        ("compile", facts.reading.context.get("layout") == "primus"),  # Primus' pre_trainer.yaml switches it on
     ):  # fmt: skip
         if not stated(fact):
             facts.default(fact, value, "torchtitan")
     facts.default("fsdp_version", 2, "torchtitan")
+    tensor = facts.reading.facts.value("tensor_parallel_size")
+    if isinstance(tensor, int) and tensor > 1:
+        note = "the plan shards activations between the layers along the sequence"
+        facts.default("sequence_parallel", True, "torchtitan", "", note)
     facts.default("method", "pretrain", "torchtitan")
 
 

@@ -117,3 +117,17 @@ def test_other_toml_is_left_alone() -> None:
         "[job]\na = 1\n[metrics]\n[checkpoint]\n[profiling]\n",
     ):
         assert recognise_files([parse_toml("a.toml", text)])[0] == []
+
+
+def test_tensor_parallelism_shards_activations_along_the_sequence() -> None:
+    from cfglint.testing import lint_files
+
+    text = (
+        '[job]\ndump_folder = "o"\n[model]\nname = "llama2"\nflavor = "70B"\n[optimizer]\nname = "AdamW"\nlr = 1e-4\n'
+        "[training]\nbatch_size = 16\nseq_len = 4096\nsteps = 10\ntensor_parallel_degree = 8\n"
+        '[activation_checkpoint]\nmode = "full"\n'
+    )
+    result = lint_files({"llama2_70b.toml": text}, gpu="A100-80GB", gpus=64)
+    (job,) = result.context.jobs.training
+    assert job.value("sequence_parallel") is True
+    assert result.context.estimate(job).memory.verdict == "fits"

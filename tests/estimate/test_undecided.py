@@ -61,9 +61,7 @@ def test_a_stage_that_a_variable_names_is_open() -> None:
 
 
 def test_a_deepspeed_file_that_is_not_here_may_shard() -> None:
-    script = (
-        "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-14B --max_seq_length 2048 \\\n"
-    )
+    script = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-14B --max_seq_length 2048 \\\n"
     script += "  --per_device_train_batch_size 1 --bf16 True --output_dir out --num_train_epochs 1 --learning_rate 1e-5"
     assert _verdict({"run.sh": script + "\n"})[0] == "oom"
     assert _verdict({"run.sh": script + " --deepspeed zero3.json\n"}) == ("unknown", ["sharding"])
@@ -75,3 +73,15 @@ def test_what_a_script_of_its_own_trains_is_not_known() -> None:
     assert _verdict({"run.sh": script + "\n"})[0] == "oom"
     assert _verdict({"run.sh": script + " --freeze_llm True --use_llm_lora 16\n"}) == ("unknown", ["method"])
     assert _verdict({"run.sh": script + " --freeze_llm False --use_llm_lora 0\n"})[0] == "oom"
+
+
+def test_a_recipe_leaves_the_number_of_gpus_to_its_reader() -> None:
+    recipe = (
+        "model:\n  model_id: meta-llama/Llama-3.1-405B\n  base_args: []\n  min_vllm_version: 0.10.0\n"
+        "variants:\n  default:\n    precision: bf16\n    vram_minimum_gb: 900\n"
+    )
+    result = lint_files({"recipe.yaml": recipe}, gpu="H200", gpus=8)
+    (job,) = result.context.jobs.serving
+    memory = result.context.estimate(job).memory
+    assert (memory.verdict, memory.missing) == ("unknown", ["tensor_parallel_size"])
+    assert not [f for f in result.findings if f.code.startswith("MEM1")]
