@@ -305,6 +305,8 @@ class BlockWriter:
         if style.position_bias:
             scores = tape.alias((scores,), scores_elements, scores.dtype)
         scores = tape.alias((scores,), scores_elements, scores.dtype)
+        if style.sinks:
+            return self._with_sinks(scores, v, width, rows)
         if style.softmax_fp32 or (numerics.autocast and numerics.cuda):
             wide = tape.to(scores, "fp32")
             tape.keep(scores)
@@ -319,6 +321,22 @@ class BlockWriter:
         if rows:
             out = tape.op((out,), width, q.dtype)  # transpose(1, 2).contiguous()
         tape.keep(probabilities)
+        return out
+
+    def _with_sinks(self, scores: Value, v: Value, width: float, rows: float) -> Value:
+        """gpt-oss' eager attention: a score more in each row, the row's largest taken off, softmax, the added one cut off.
+
+        transformers 5.24 ``models/gpt_oss/modeling_gpt_oss.py``, ``eager_attention_forward``; each step is a copy.
+        """
+        tape = self.tape
+        joined = tape.op((scores,), scores.elements + rows, scores.dtype)
+        largest = tape.op((joined,), rows, scores.dtype)
+        shifted = tape.alias((joined, largest), joined.elements, joined.dtype)
+        probabilities = self._softmax(shifted, scores.dtype)
+        cut = tape.slice(probabilities, scores.elements)
+        out = tape.op((cut, v), width, v.dtype, save=(probabilities, v))
+        out = tape.op((out,), width, v.dtype)
+        tape.keep(scores, shifted, probabilities)
         return out
 
     def _softmax(self, x: Value, scores_dtype: str) -> Value:
@@ -487,9 +505,12 @@ class BlockWriter:
         width, hidden = shape.expert_intermediate, shape.hidden
         if packed or (numerics.lora_slots and not numerics.modeling):
             # modules of their own, which can carry adapters
-            gate = self.activate(self.project(spread, "gate", hidden, width, rows, experts))
-            right = self.project(spread, "up", hidden, width, rows, experts)
-            product = tape.mul(gate, right)
+            gate = self.project(spread, "gate", hidden, width, rows, experts)
+            if self._clamps:
+                product = self._clamped_glu(gate, self.project(spread, "up", hidden, width, rows, experts))
+            else:
+                gate = self.activate(gate)
+                product = tape.mul(gate, self.project(spread, "up", hidden, width, rows, experts))
             down = self.project(product, "down", width, hidden, rows, experts)
             return tape.mul(down, picked)
 
@@ -498,10 +519,23 @@ class BlockWriter:
 
         up = tape.linear(spread, weight(experts * 2 * width * hidden), rows * 2 * width)
         gate, right = tape.split(up, rows * width, rows * width)
-        gate = self.activate(gate)
-        product = tape.mul(gate, right)
+        product = self._clamped_glu(gate, right) if self._clamps else tape.mul(self.activate(gate), right)
         down = tape.linear(product, weight(experts * width * hidden), rows * hidden)
         return tape.mul(down, picked)
+
+    @property
+    def _clamps(self) -> bool:
+        return self.style.activation == "clamped_glu" and self.numerics.modeling and not self.numerics.compiled
+
+    def _clamped_glu(self, gate: Value, right: Value) -> Value:
+        """``(clamp(up) + 1) * (gate * sigmoid(gate * 1.702))`` of a clamped gate: every step saves what it makes.
+
+        transformers 5.24 ``models/gpt_oss/modeling_gpt_oss.py``, ``GptOssExperts._apply_gate``.
+        """
+        tape = self.tape
+        gate, right = tape.unary(gate), tape.unary(right)
+        glu = tape.mul(gate, tape.unary(tape.scale(gate), save="output"))
+        return tape.mul(tape.alias((right,), right.elements, right.dtype), glu)
 
     # -- whole block -------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,8 @@ class Style:
     embed_scale: bool = False
     logit_cap: bool = False
     softmax_fp32: bool = True
+    sinks: bool = False
+    """Eager attention puts a learned score beside each row before the softmax and cuts it off after (gpt-oss)."""
     """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
     math_attention: bool = False
     """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
@@ -126,7 +128,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "gemma3_text": Style(norm="gemma", post_norms=True, qk_norm="head", activation="gelu", embed_scale=True),
     "olmo2": Style(norm="gemma", pre_norms=False, post_norms=True, qk_norm="full"),
     "olmo": Style(norm="layernorm32"),
-    "gpt_oss": Style(norm="gemma", softmax_fp32=False),
+    "gpt_oss": Style(norm="gemma", softmax_fp32=False, sinks=True, activation="clamped_glu"),
     "exaone4": Style(pre_norms=False, post_norms=True, qk_norm="head"),
     "llama4_text": Style(norm="gemma", all_experts=True),
     "bart": replace(_LAYERNORM_PLAIN, activation="gelu", softmax_fp32=False, packed_mask=False, upcast_loss=False),
