@@ -56,7 +56,7 @@ class VllmParallelArguments(Rule):
         ),
         example(
             "serve.sh",
-            "vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 8 --nnodes 2 --distributed-executor-backend ray",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 4 --nnodes 2 --distributed-executor-backend ray",
             at="distributed_executor_backend",
             count=1,
         ),

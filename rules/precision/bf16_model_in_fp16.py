@@ -115,8 +115,8 @@ class Bf16ModelInFp16(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         fact = fp16_fact(job)
-        if fact is None or both_half_types(job) or inference_only(job):
-            return
+        if fact is None or both_half_types(job) or inference_only(job) or job.reading("torchtune") is not None:
+            return  # torchtune refuses fp16 altogether: PRC025
         has_bf16 = supports(job, "bf16")
         if has_bf16 is False:
             return

@@ -48,5 +48,8 @@ class JsonLeniency(ProblemRule):
     )
 
     def tolerated(self, problem: Problem, file: SourceFile, context: Context) -> bool:
-        """DeepSpeed reads its own files with hjson, GPT-NeoX with PyYAML; Accelerate and the HF Trainer read strictly."""
+        """DeepSpeed reads its own files with hjson, GPT-NeoX with PyYAML; Accelerate and the HF Trainer read strictly. In a
+        file that does not parse at all SRC001 has said so, and what follows the break is its echo."""
+        if any(other.code == "SRC001" for other in file.problems):
+            return True
         return read_leniently(problem, file, context)
