@@ -264,7 +264,9 @@ class BlockWriter:
         rows = shape.batch * shape.heads * shape.sequence
         if numerics.autocast:
             q, k, v = (tape.to(x, numerics.autocast) for x in (q, k, v))
-        broadcast = numerics.modeling and style.math_attention and shape.kv_heads == 1
+        # a single key and value head is repeated by a view (``repeat_kv``), which eager's products copy all the same
+        one_head = numerics.modeling and shape.kv_heads == 1
+        broadcast = one_head and (style.math_attention or numerics.attention == "sdpa")
         repeated = (
             shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager") and not broadcast
         )
