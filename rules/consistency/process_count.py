@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.jobs.facts import DerivedOrigin, Fact, FileOrigin
+from cfglint.jobs.facts import DerivedOrigin, Fact, FileOrigin, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
@@ -49,6 +49,24 @@ class ProcessesAgainstGpus(Rule):
                 --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1
             """,
         ),
+        example(
+            {
+                "train.slurm": """
+                #!/bin/bash
+                #SBATCH --gres=gpu:4
+                N=$(nvidia-smi --list-gpus | wc -l)
+                accelerate launch --config_file accelerate.yaml --num_processes $N train.py --output_dir out
+                """,
+                "accelerate.yaml": """
+                compute_environment: LOCAL_MACHINE
+                distributed_type: MULTI_GPU
+                mixed_precision: bf16
+                num_machines: 1
+                num_processes: 8
+                """,
+            },
+            note="the command line's number wins, and is not known here",
+        ),
     )
     bad = (
         example(
@@ -65,6 +83,8 @@ class ProcessesAgainstGpus(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
+        if any(r.role == "launch" and _computed(r) for r in job.readings):
+            return  # a script works the number out, which the file's own gives way to
         started: Fact[int] | None = None
         present: Fact[int] | None = None
         for fact in job.statements("gpus_per_node"):
@@ -98,3 +118,11 @@ class ProcessesAgainstGpus(Rule):
         if not more:
             finding.persona = "strict"
         yield finding
+
+
+def _computed(launch: Reading) -> bool:
+    """Whether a launcher is given a number of processes that a variable holds."""
+    return any(
+        launch.entry(key) is not None and not isinstance(launch.value(key), int)
+        for key in ("num_processes", "nproc_per_node")
+    )
