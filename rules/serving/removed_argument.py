@@ -7,6 +7,7 @@ from typing import Any
 
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.job import ServingJob
+from cfglint.jobs.versions import in_words
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Fix, Severity
 from cfglint.lint.fixes import remove_key
@@ -169,7 +170,7 @@ class RemovedArgument(Rule):
         gone = DROPPED_IN.get(name, gone)
         stated = version(job)
         confidence: Confidence = "high" if severity == "error" else "medium"
-        known = f"vLLM {stated}" if stated else "the vLLM version is not stated here, and the argument"
+        known = f"vLLM {in_words(stated)}" if stated else "the vLLM version is not stated here, and the argument"
         flag = f"--{name.replace('_', '-')}"
         what = f"{known} has no {flag}" if stated else f"{known} {flag}"
         by = "went with" if name in DROPPED_IN else "is gone by"

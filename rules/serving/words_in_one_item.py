@@ -83,7 +83,11 @@ class WordsInOneItem(Rule):
         where = [FileOrigin(launch.document, ("args",), w.span, w.span) for w in joined]
         yield self.finding(
             f"{joined[0].text!r} is one word to the engine"
-            + (f", and so are {len(joined) - 1} more items" if len(joined) > 1 else ""),
+            + (
+                f"; {len(joined) - 1} more of these items {'is' if len(joined) == 2 else 'are'} the same"
+                if len(joined) > 1
+                else ""
+            ),
             *where,
             help=f"{first[1]}={first[2]}, or two items",
             job=job,
