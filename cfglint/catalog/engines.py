@@ -302,7 +302,8 @@ def _argument(engine: str, name: str) -> Argument:
         aliases=tuple(row.get("aliases", ())),
         group=row.get("group", ""),
         type=row.get("type"),
-        choices=tuple(choices) if choices else None,
+        # an expression is computed when the engine starts
+        choices=tuple(choices) if isinstance(choices, list) and choices else None,
         constraint=row.get("constraint", {}),
         required=row.get("required", False),
         resolved_at_start=row.get("resolved", False),

@@ -135,3 +135,10 @@ def test_version_order() -> None:
     keys = [version_key(version) for version in ordered]
     assert keys == sorted(keys) and keys[5] == keys[6]
     assert version_key("latest") == ()
+
+
+def test_choices_that_are_computed_are_not_known() -> None:
+    for name in ("--log-level", "--mm-processor-device"):
+        argument = engine_argument("vllm", name)
+        assert argument is not None
+        assert argument.choices is None
