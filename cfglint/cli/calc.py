@@ -718,6 +718,13 @@ SUBCOMMANDS: Final = (
 # Command ------------------------------------------------------------------------------------------------------------
 
 
+def _list(args: argparse.Namespace) -> int:
+    """Without a formula: the ones there are."""
+    for subcommand in SUBCOMMANDS:
+        sys.stdout.write(f"{subcommand.name:<14}{subcommand.help}\n")
+    return 0
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``calc`` and its subcommands to the command line."""
     parser = subparsers.add_parser(
@@ -725,7 +732,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the core formulas as a calculator",
         description="The core formulas as a calculator. Each prints its formula, the numbers put in, source and caveat.",
     )
-    commands = parser.add_subparsers(dest="formula", metavar="FORMULA", required=True)
+    commands = parser.add_subparsers(dest="formula", metavar="FORMULA")
     for subcommand in SUBCOMMANDS:
         command = commands.add_parser(subcommand.name, help=subcommand.help, description=subcommand.help)
         for name in subcommand.flags.split():
@@ -752,6 +759,8 @@ def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Calculate and print. Returns 0, or 2 where an input is missing, impossible or contradicts another."""
+    if args.formula is None:
+        return _list(args)
     inputs = Inputs(args)
     try:
         found = list(args.calculator(inputs))

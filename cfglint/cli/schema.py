@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+SETTINGS = "settings"
+"""Asks for the schema of cfglint's own settings."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``schema`` to the command line."""
@@ -14,7 +17,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Print the JSON Schema (draft 2020-12) of a config format: keys, types, defaults by version, "
         "deprecated and removed keys. Without a format, list those that have one.",
     )
-    parser.add_argument("dialect", metavar="DIALECT", nargs="?", help="deepspeed, axolotl, trl …")
+    parser.add_argument(
+        "dialect", metavar="DIALECT", nargs="?", help="deepspeed, axolotl, trl …, or `settings` for cfglint's own"
+    )
     parser.add_argument("--variant", metavar="NAME", help="one class of the format: sft, DPOConfig, LoraConfig …")
     parser.add_argument("--output", metavar="FILE", help="write to a file instead of standard output")
     parser.set_defaults(run=run)
@@ -24,7 +29,10 @@ def run(args: argparse.Namespace) -> int:
     """Print or write the schema. Exit code 2 for an unknown format or variant, or a file that cannot be written."""
     from cfglint.dialects.schema import load_schema, schema_names
 
+    if args.dialect == SETTINGS:
+        return _write(args)
     if args.dialect is None:
+        sys.stdout.write(f"{SETTINGS:<22}cfglint.toml and [tool.cfglint]\n")
         for name in schema_names():
             schema = load_schema(name)
             sampled = f"{schema.framework} {schema.versions[0]} to {schema.versions[-1]}"
@@ -51,7 +59,13 @@ def _write(args: argparse.Namespace) -> int:
 
     from cfglint.dialects.schema import json_schema
 
-    text = json.dumps(json_schema(args.dialect, args.variant), indent=2, ensure_ascii=False) + "\n"
+    if args.dialect == SETTINGS:
+        from cfglint.settings import settings_json_schema
+
+        content = settings_json_schema()
+    else:
+        content = json_schema(args.dialect, args.variant)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if args.output is None:
         from cfglint.report.terminal import write_for_machines
 

@@ -1,6 +1,6 @@
 """The shape of a dialect: how one config format is recognised and read.
 
-A dialect is one module of this package with a module-level ``DIALECT``; :mod:`cfglint.dialects.registry` finds it.
+A dialect is one module of this package with a module-level ``DIALECT``; :func:`cfglint.dialects.recognise.dialects` finds it.
 Importing a dialect must stay cheap: schemas are data in ``data/`` and are loaded by :mod:`cfglint.dialects.schema`
 only when a file of that dialect is checked.
 """

@@ -28,7 +28,14 @@ def test_writes_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert {"axolotl", "deepspeed", "trl", "vllm"} <= set(names) and names == sorted(names)
+    assert {"axolotl", "deepspeed", "trl", "vllm"} <= set(names)
+    assert names[0] == "settings" and names[1:] == sorted(names[1:])
+
+
+def test_the_schema_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "settings"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert {"select", "per-file-ignores", "targets", "jobs"} <= set(content["properties"])
 
 
 @pytest.mark.parametrize(
