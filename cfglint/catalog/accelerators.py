@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cfglint.catalog import data
+from cfglint.formulas import GIB
 
 # Share of the label that torch reports as total memory, where no measurement is at hand. Each constant is fitted to the
 # measured cards of its class in data/accelerators.json; usable_measured is False for what is computed with them.
@@ -67,7 +68,7 @@ class Accelerator:
 
     @property
     def usable_bytes(self) -> int:
-        return int(self.usable_gib * 2**30)
+        return int(self.usable_gib * GIB)
 
 
 class BadAccelerator(ValueError):

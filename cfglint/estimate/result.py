@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-GIB = 2**30
+from cfglint.formulas import GIB as GIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.formulas import GIB
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_at_least
 from cfglint.lint.context import Context
@@ -11,8 +12,6 @@ from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
 from ..trainer import adapters, argument, argument_number, argument_on, trainer_readings, word
-
-GIB = 2**30
 
 
 class ColocatedVllmShare(Rule):

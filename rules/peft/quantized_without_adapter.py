@@ -122,7 +122,9 @@ def _without_adapter(job: TrainingJob) -> Iterator[tuple[Origin, str, bool]]:
         if kind in ("full", "freeze") and factory.context.get("trains") is not False:
             yield factory.origin("quantization_bit"), f"finetuning_type is {kind}", True
     axolotl = job.reading("axolotl")
-    if axolotl is not None and not given(axolotl, "adapter") and not is_unknown(axolotl.value("adapter")):
+    # `gptq` is the switch of releases that loaded a 4-bit LLaMA by themselves
+    old = axolotl is not None and on(axolotl, "gptq")
+    if axolotl is not None and not old and not given(axolotl, "adapter") and not is_unknown(axolotl.value("adapter")):
         for key in ("load_in_4bit", "load_in_8bit"):
             if on(axolotl, key):
                 yield axolotl.origin(key), "no adapter is set", True

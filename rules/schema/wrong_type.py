@@ -156,12 +156,13 @@ def _level(reading: Reading, schema: Schema, route: Route, node: Node, complaint
     """An error where the framework validates what it reads."""
     if schema.name == "cfglint-job":
         return "error"
+    owner = schema.owner_of(*route) or schema
+    known = surely_named(stated_version(reading, owner, context)) is not None
     if complaint.startswith("expected one of"):
-        owner = schema.owner_of(*route) or schema
-        known = surely_named(stated_version(reading, owner, context)) is not None
         return "error" if known and schema.reader.conversion in ("pydantic", "argparse") else "warning"
     if schema.reader.conversion == "pydantic":
-        return "error"
+        # with no release stated, the file may be meant for one older than any that was read
+        return "error" if known else "warning"
     if schema.name == "deepspeed" and len(route) > 1:
         return "error" if schema.unknown_effect(route[:-1], schema.versions[0]) == "error" else "warning"
     text = isinstance(node, Scalar) and isinstance(node.value, str)

@@ -499,7 +499,6 @@ def test_verdicts_follow_the_interval() -> None:
 
 def test_draft_model_takes_weights_and_cache() -> None:
     """Qwen2.5-0.5B drafting: 0.92 GiB, and 24 layers × 2 heads × 64 × 2 × 2 bytes a token beside 131,072."""
-    pytest.importorskip("cfglint.catalog.models")
     plain = vllm(LLAMA_8B)
     drafted = vllm(LLAMA_8B, speculative={"model": "Qwen/Qwen2.5-0.5B-Instruct", "num_speculative_tokens": 4})
     assert plain.serving is not None and drafted.serving is not None

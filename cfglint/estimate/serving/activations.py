@@ -15,6 +15,7 @@ from cfglint.estimate.serving.kv_layout import is_recurrent
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import vision_data
+from cfglint.formulas import GIB
 
 MIB = 2**20
 V1_RESIDUALS = 4
@@ -214,7 +215,7 @@ def profiled_peak(
         other = element + profile.sampler.get("or", profile.sampler["bytes"])
         candidates.append((
             entries * per_entry + beside,
-            f"{profile.sequences} sequences × {arch.vocab_size} vocabulary × {per_entry:g} bytes + {beside / 2**30:.2f} GiB",
+            f"{profile.sequences} sequences × {arch.vocab_size} vocabulary × {per_entry:g} bytes + {beside / GIB:.2f} GiB",
             "sampler",
         ))  # fmt: skip
         low, high = entries * min(per_entry, other) + beside, entries * max(per_entry, other) + beside

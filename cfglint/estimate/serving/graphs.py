@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture
+from cfglint.formulas import GIB
 
-GIB = 2**30
 MEASURED_SIZES = 102
 """Captures in the runs the constants were fitted on: 51 sizes, piecewise and full."""
 MEASURED_LARGEST = 512

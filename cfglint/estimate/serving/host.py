@@ -6,8 +6,8 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Interval
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.weights import RankWeights
+from cfglint.formulas import GIB
 
-GIB = 2**30
 PROCESS_BYTES = 2.5 * GIB
 """Resident memory of one worker with torch and CUDA loaded, before any weights (assumption, not fitted)."""
 SHARD_BYTES = 5 * GIB

@@ -6,9 +6,9 @@ from typing import Any
 
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving.estimator import estimate_serving
+from cfglint.formulas import GIB
 from cfglint.jobs.job import ServingJob, with_facts
 
-GIB = 2**30
 Lever = tuple[str, Any, float, str]
 
 WORTH_NAMING = 0.05 * GIB

@@ -17,7 +17,6 @@ from cfglint.estimate.serving.verdicts import memory_verdict
 from cfglint.estimate.serving.versions import EngineVersion
 from cfglint.estimate.serving.weights import RankWeights
 
-GIB = 2**30
 DEFAULT_CONTEXT = 4096
 DEFAULT_UBATCH = 512
 PIPELINE_COPIES = 4

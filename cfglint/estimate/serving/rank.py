@@ -28,8 +28,8 @@ from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.verdicts import memory_verdict, worst
 from cfglint.estimate.serving.weights import RankWeights, rank_weights
+from cfglint.formulas import GIB
 
-GIB = 2**30
 MIB = 2**20
 CONTEXT = 0.5 * GIB
 """CUDA context and loaded kernels (OVERHEADS.md section 2: 0.25 to 0.95 GiB)."""

@@ -14,8 +14,8 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import draft_head_bytes
+from cfglint.formulas import GIB
 
-GIB = 2**30
 VISION_FACTOR = 0.95
 """Vision-language models shrink the default fraction by this (server_args.py)."""
 MAMBA_RATIO = 0.9

@@ -9,7 +9,6 @@ from cfglint.estimate.serving.rank import CONTEXT, Shares, heed_length, rank_of,
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import EngineVersion
 
-GIB = 2**30
 WIGGLE_ROOM = 0.90
 """``TGI_WIGGLE_ROOM`` (flash_causal_lm.py)."""
 PREFILL_TOKENS = 4096

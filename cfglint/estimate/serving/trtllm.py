@@ -9,7 +9,6 @@ from cfglint.estimate.serving.rank import CONTEXT, Shares, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import EngineVersion
 
-GIB = 2**30
 FREE_FRACTION = 0.9
 """Default ``free_gpu_memory_fraction`` (KvCacheConfig)."""
 MAX_NUM_TOKENS = 8192

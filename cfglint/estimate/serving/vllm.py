@@ -30,8 +30,8 @@ from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
+from cfglint.formulas import GIB
 
-GIB = 2**30
 DEFAULT_BLOCK = 16
 CHUNKED_PREFILL_LENGTH = 32768
 """V0 turned chunked prefill on above this length (vllm 0.6 arg_utils)."""
