@@ -1,4 +1,4 @@
-"""Writes ``docs/rules/*.md`` and the README's rule table from the rule classes.
+"""Writes ``docs/rules/*.md``, the README's rule table and ``rules/index.json`` from the rule classes.
 
 ``python docs/build_rules.py`` writes, ``--check`` only says what is stale and returns 1.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from cfglint.lint.engine_rules import ENGINE_RULES
 from cfglint.lint.registry import load_rules
 from cfglint.lint.rule import Rule
+from cfglint.lint.rule_index import INDEX_FILE, index_text
 from cfglint.report.rule_pages import rule_page, rules_as_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +33,7 @@ def pages() -> dict[Path, str]:
     folder = ROOT / "docs" / "rules"
     made = {folder / f"{code}.md": rule_page(rule) for code, rule in rules.items()}
     made[folder / "README.md"] = f"# Rules\n\n{_by_family(rules)}"
+    made[ROOT / "rules" / INDEX_FILE] = index()
     readme = ROOT / "README.md"
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -40,6 +42,12 @@ def pages() -> dict[Path, str]:
             after = rest.split(END, 1)[1]
             made[readme] = f"{before}{BEGIN}\n{_families(rules)}{END}{after}"
     return made
+
+
+def index() -> str:
+    """The index of the built-in rules, by which only those that run are imported."""
+    ours = (rule for code, rule in built_in_rules().items() if code not in ENGINE_RULES)
+    return index_text("cfglint_rules", str(ROOT / "rules"), ours)
 
 
 def _families(rules: dict[str, type[Rule]]) -> str:

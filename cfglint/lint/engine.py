@@ -16,7 +16,7 @@ from cfglint.jobs.linker import Group, HardwareOptions, Surroundings, Target, li
 from cfglint.lint.context import Context
 from cfglint.lint.engine_rules import ENGINE_RULES, UnreadableComment
 from cfglint.lint.finding import SEVERITY_ORDER, Finding
-from cfglint.lint.registry import load_rules
+from cfglint.lint.registry import RuleSet, find_rules
 from cfglint.lint.rule import Rule, RuleFault
 from cfglint.lint.selection import RuleSelection, check_settings, rule_options, severity_of
 from cfglint.lint.suppress import silence
@@ -80,13 +80,13 @@ def run(
     all_settings = {id(s): s for s in (settings_for(f.path) for f in files)}.values()
     if _nothing_to_do(context, reports, selection, all_settings):
         return RunResult([], context, reports, [], ENGINE_RULES)
-    rules = {**ENGINE_RULES, **load_rules(plugins)}
-    selection.check(rules)
+    rules = find_rules(plugins, ENGINE_RULES)
+    selection.check(rules.heads)
     for settings in all_settings:
-        check_settings(settings, rules)
+        check_settings(settings, rules.heads)
     runner = _Runner(rules, settings_for, selection, context, reports)
     findings = runner.findings(progress)
-    findings += silence(findings, context.files, settings_for, rules, runner.active)
+    findings += silence(findings, context.files, settings_for, rules.heads, runner.active)
     findings.sort(key=_order)
     return RunResult(_distinct(findings), context, reports, runner.faults, rules)
 
@@ -109,7 +109,7 @@ class _Runner:
 
     def __init__(
         self,
-        rules: Mapping[str, type[Rule]],
+        rules: RuleSet,
         settings_for: Callable[[str], Settings],
         selection: RuleSelection,
         context: Context,
@@ -122,12 +122,13 @@ class _Runner:
         self.reports = reports
         self.faults: list[RuleFault] = []
         self._instances: dict[tuple[int, str], list[Rule]] = {}
+        self._choices: dict[int, frozenset[str]] = {}
 
     def findings(self, progress: Callable[[int, int], None] | None) -> list[Finding]:
         found: list[Finding] = list(self._unread())
         subjects = list(self._subjects())
-        for i, (method, kind, subject, path) in enumerate(subjects):
-            for rule in self._rules(path, method, kind):
+        for i, (method, subject, path) in enumerate(subjects):
+            for rule in self._rules(path, method):
                 found.extend(self._run(rule, method, subject, path))
             if progress is not None:
                 progress(i + 1, len(subjects))
@@ -151,33 +152,39 @@ class _Runner:
 
     def active(self, path: str) -> frozenset[str]:
         """Codes of the rules that looked at a path. A file that no dialect claims is asked only about its comments."""
-        chosen = self.selection.chosen(self.rules, self.settings_for(path))
+        chosen = self._chosen(self.settings_for(path))
         report = self.reports.get(path)
         return chosen if report is None or report.dialects else chosen & {UnreadableComment.code}
 
-    def _subjects(self) -> Iterator[tuple[str, str, Any, str]]:
+    def _subjects(self) -> Iterator[tuple[str, Any, str]]:
         context = self.context
         for path, file in context.files.items():
             report = self.reports.get(path)
             # a file that no dialect claims is somebody else's, whatever is wrong with it
             if report is not None and (report.dialects or report.broken_as):
-                yield "check_file", "file", file, path
+                yield "check_file", file, path
         for reading in context.readings:
-            yield "check_reading", reading.kind, reading, reading.document.path
+            yield "check_reading", reading, reading.document.path
         for training in context.jobs.training:
-            yield "check_training", "train", training, _path(training)
+            yield "check_training", training, _path(training)
         for serving in context.jobs.serving:
-            yield "check_serving", "serve", serving, _path(serving)
+            yield "check_serving", serving, _path(serving)
 
-    def _rules(self, path: str, method: str, kind: str) -> list[Rule]:
+    def _chosen(self, settings: Settings) -> frozenset[str]:
+        if id(settings) not in self._choices:
+            self._choices[id(settings)] = self.selection.chosen(self.rules.heads, settings)
+        return self._choices[id(settings)]
+
+    def _rules(self, path: str, method: str) -> list[Rule]:
+        """The rules that look at this kind of subject; only they are imported."""
         settings = self.settings_for(path)
         key = (id(settings), method)
         if key not in self._instances:
-            chosen = self.selection.chosen(self.rules, settings)
+            chosen = self._chosen(settings)
             self._instances[key] = [
-                rule(rule_options(rule, settings))
-                for code, rule in self.rules.items()
-                if code in chosen and getattr(rule, method) is not getattr(Rule, method)
+                self.rules[code](rule_options(head, settings))
+                for code, head in self.rules.heads.items()
+                if code in chosen and method in head.checks
             ]
         return self._instances[key]
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final
+from typing import Final, Protocol
 
-from cfglint.lint.finding import Finding, Severity
-from cfglint.lint.rule import Rule
+from cfglint.lint.finding import Finding, Persona, Severity
 from cfglint.settings import Settings, SettingsError
 
 EXACT: Final = 1000
@@ -22,6 +20,21 @@ EXACT: Final = 1000
 
 CODE: Final = re.compile(r"[A-Z]{2,}[0-9]{2,}")
 _CODE_START: Final = re.compile(r"[A-Z]{2,}[0-9]*")
+
+
+class Selectable(Protocol):
+    """What selectors look at: a rule, or what an index says of it."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def persona(self) -> Persona: ...
+    @property
+    def preview(self) -> bool: ...
+    @property
+    def parameters(self) -> Collection[str]: ...
 
 
 @dataclass(frozen=True)
@@ -34,11 +47,11 @@ class RuleSelection:
     strict: bool = False
     preview: bool = False
 
-    def chosen(self, rules: Mapping[str, type[Rule]], settings: Settings) -> frozenset[str]:
+    def chosen(self, rules: Mapping[str, Selectable], settings: Settings) -> frozenset[str]:
         """Codes of the rules that run where ``settings`` are in force."""
         return frozenset(code for code, rule in rules.items() if self._runs(rule, settings))
 
-    def check(self, rules: Mapping[str, type[Rule]]) -> None:
+    def check(self, rules: Mapping[str, Selectable]) -> None:
         """Raise :class:`SettingsError` for a flag that names no known rule."""
         for flag, selectors in (
             ("--select", self.select or ()),
@@ -54,7 +67,7 @@ class RuleSelection:
         named = (*(self.select or ()), *self.extend_select, *(settings.select or ()), *settings.extend_select)
         return any(weight(selector, finding.code, finding.name) == EXACT for selector in named)
 
-    def _runs(self, rule: type[Rule], settings: Settings) -> bool:
+    def _runs(self, rule: Selectable, settings: Settings) -> bool:
         ignored = _strongest(self.ignore, rule)
         if self.select is not None:
             wanted = _strongest(self.select, rule)
@@ -72,7 +85,7 @@ class RuleSelection:
             return False
         return not (rule.persona == "strict" and not (self.strict or settings.strict or exact))
 
-    def _named(self, rule: type[Rule], settings: Settings) -> bool:
+    def _named(self, rule: Selectable, settings: Settings) -> bool:
         named = (*(self.select or ()), *self.extend_select, *(settings.select or ()), *settings.extend_select)
         return _strongest(named, rule) == EXACT
 
@@ -93,26 +106,28 @@ def selected(selectors: Iterable[str], code: str, name: str) -> bool:
     return any(weight(selector, code, name) for selector in selectors)
 
 
-def suggestion(selector: str, rules: Mapping[str, type[Rule]]) -> str:
+def suggestion(selector: str, rules: Mapping[str, Selectable]) -> str:
     """The known codes or names nearest to one that is not known, as words for a message; empty where none is near."""
+    from difflib import get_close_matches
+
     names = [*rules, *(rule.name for rule in rules.values())]
     close = get_close_matches(selector, names, n=1, cutoff=0.6) or get_close_matches(selector.upper(), names, n=1)
     return f"did you mean `{close[0]}`?" if close else ""
 
 
-def unknown_selectors(selectors: Iterable[str], rules: Mapping[str, type[Rule]]) -> list[str]:
+def unknown_selectors(selectors: Iterable[str], rules: Mapping[str, Selectable]) -> list[str]:
     """Those selectors that speak of no known rule."""
     return [s for s in selectors if not any(weight(s, code, rule.name) for code, rule in rules.items())]
 
 
-def check_selectors(where: str, selectors: Iterable[str], rules: Mapping[str, type[Rule]]) -> None:
+def check_selectors(where: str, selectors: Iterable[str], rules: Mapping[str, Selectable]) -> None:
     """Raise :class:`SettingsError` for the first selector that speaks of no known rule. ``where`` begins the message."""
     for selector in unknown_selectors(selectors, rules):
         hint = suggestion(selector, rules)
         raise SettingsError(f"{where}: no rule is called `{selector}`; {hint or 'see `cfglint rules`'}")
 
 
-def check_settings(settings: Settings, rules: Mapping[str, type[Rule]]) -> None:
+def check_settings(settings: Settings, rules: Mapping[str, Selectable]) -> None:
     """Raise :class:`SettingsError` where settings name rules or rule parameters that do not exist."""
     if settings.path is None:
         return
@@ -133,6 +148,8 @@ def check_settings(settings: Settings, rules: Mapping[str, type[Rule]]) -> None:
             raise SettingsError(f"{settings.path}: `rules.{code}`: name one rule, by its code or name")
         for name in options:
             if name not in rule.parameters:
+                from difflib import get_close_matches
+
                 close = get_close_matches(name, rule.parameters, n=1)
                 known = ", ".join(rule.parameters) or "none"
                 hint = f"did you mean `{close[0]}`?" if close else f"it has: {known}"
@@ -149,10 +166,10 @@ def severity_of(finding: Finding, settings: Settings) -> Severity:
     return "error" if level == "error" else "warning" if level == "warning" else "info"
 
 
-def rule_options(rule: type[Rule], settings: Settings) -> dict[str, object]:
+def rule_options(rule: Selectable, settings: Settings) -> dict[str, object]:
     """A rule's parameters as settings state them, under its code or its name."""
     return {**settings.rules.get(rule.name, {}), **settings.rules.get(rule.code, {})}
 
 
-def _strongest(selectors: Iterable[str], rule: type[Rule]) -> int:
+def _strongest(selectors: Iterable[str], rule: Selectable) -> int:
     return max((weight(selector, rule.code, rule.name) for selector in selectors), default=0)

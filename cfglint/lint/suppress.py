@@ -16,8 +16,7 @@ from typing import Final
 from cfglint.jobs.pragma import Directive, directive, is_silencing, read_pragmas
 from cfglint.lint.engine_rules import UnreadableComment, UnusedIgnore
 from cfglint.lint.finding import Edit, Finding, Fix, Place
-from cfglint.lint.rule import Rule
-from cfglint.lint.selection import selected, suggestion, unknown_selectors
+from cfglint.lint.selection import Selectable, selected, suggestion, unknown_selectors
 from cfglint.settings import IgnoredPlace, Settings
 from cfglint.source.node import Document, Route, SourceFile, Span, at
 
@@ -77,7 +76,7 @@ def silence(
     findings: Iterable[Finding],
     files: Mapping[str, SourceFile],
     settings_for: Callable[[str], Settings],
-    rules: Mapping[str, type[Rule]],
+    rules: Mapping[str, Selectable],
     active: Callable[[str], frozenset[str]],
 ) -> list[Finding]:
     """Mark the findings that are silenced, and return findings about the silencing itself.
@@ -194,7 +193,7 @@ def _by_settings(
             finding.justification = f"per-file-ignores of {settings.path}"
 
 
-def _comment_problems(file: SourceFile, ignores: Ignores, rules: Mapping[str, type[Rule]]) -> Iterator[Finding]:
+def _comment_problems(file: SourceFile, ignores: Ignores, rules: Mapping[str, Selectable]) -> Iterator[Finding]:
     document = _document(file)
     for problem in read_pragmas(file).problems:
         yield UnreadableComment().finding(problem.message, Place(document, problem.span))
@@ -213,7 +212,7 @@ def _comment_problems(file: SourceFile, ignores: Ignores, rules: Mapping[str, ty
 
 
 def _unused(
-    file: SourceFile, ignores: Ignores, rules: Mapping[str, type[Rule]], on: frozenset[str]
+    file: SourceFile, ignores: Ignores, rules: Mapping[str, Selectable], on: frozenset[str]
 ) -> Iterator[Finding]:
     if file.fatal:
         return
@@ -230,7 +229,7 @@ def _unused(
             )
 
 
-def _all_ran(selector: str, rules: Mapping[str, type[Rule]], on: frozenset[str]) -> bool:
+def _all_ran(selector: str, rules: Mapping[str, Selectable], on: frozenset[str]) -> bool:
     named = [code for code, rule in rules.items() if selected((selector,), code, rule.name)]
     return bool(named) and all(code in on for code in named)
 
@@ -254,7 +253,7 @@ def _removal(file: SourceFile, document: Document, ignore: Ignore, unused: list[
 
 def _unused_places(
     places: Mapping[tuple[str, Route], tuple[IgnoredPlace, bool]],
-    rules: Mapping[str, type[Rule]],
+    rules: Mapping[str, Selectable],
     active: Callable[[str], frozenset[str]],
 ) -> Iterator[Finding]:
     for place, used in places.values():

@@ -100,8 +100,8 @@ def test_a_rule_that_raises_is_3_and_the_rest_goes_on(
             raise ZeroDivisionError("division by zero")
             yield
 
-    known = registry.load_rules()
-    monkeypatch.setattr("cfglint.lint.engine.load_rules", lambda plugins=(): {**known, "TST001": Raising})
+    known = registry.RuleSet({**registry.load_rules(), "TST001": Raising})
+    monkeypatch.setattr("cfglint.lint.engine.find_rules", lambda plugins, own: known)
     write("ds.json", GOOD)
     write("broken.json", BROKEN)
     assert main(["check", "--select", "SRC,TST", "--format", "json"]) == 3
