@@ -62,6 +62,8 @@ class Dialect:
     """Name of the key table in ``data/`` (see :mod:`cfglint.dialects.schema`)."""
     markers: frozenset[str] = frozenset()
     """Keys that hardly stand in files of any other tool: two of them make a file that does not parse ours to report."""
+    programs: frozenset[str] = frozenset()
+    """Commands that the tool installs: they are found behind ``srun``, ``env``, ``numactl`` and other wrappers."""
     wraps: bool = False
     """Documents of this dialect hold commands or arguments of other tools (:meth:`launches`): it is asked before the
     carriers, and has the document to itself."""

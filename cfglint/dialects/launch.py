@@ -13,7 +13,7 @@ from typing import Any
 from cfglint.dialects.base import Dialect, Launch
 from cfglint.dialects.carriers.command import Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
-from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
+from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
 
@@ -195,11 +195,7 @@ class _Reader:
         own, rest = split_at_script(started.arguments, ACCELERATE_BOOLEANS)
         reading = self.reading(started, own, ACCELERATE_BOOLEANS, "accelerate launch")
         self.integer(reading, "nodes", "num_machines")
-        total = reading.value("num_processes")
-        if isinstance(total, int) and total > 0:
-            nodes = reading.facts.value("nodes", 1)
-            if total % nodes == 0:
-                reading.facts.state("gpus_per_node", total // nodes, reading.origin("num_processes"))
+        self._processes(reading)
         precision = reading.value("mixed_precision")
         if isinstance(precision, str) and precision in ("no", "fp16", "bf16", "fp8"):
             value = "none" if precision == "no" else precision
@@ -210,6 +206,24 @@ class _Reader:
         self.reference(reading, "deepspeed", "deepspeed_config_file")
         self.surroundings(reading)
         yield from self.inner(reading, rest, "m" in _keys(reading.root) or "module" in _keys(reading.root))
+
+    def _processes(self, reading: Reading) -> None:
+        """``num_processes`` counts those of all machines: how many those are may stand on the line, in SLURM's header or in a file."""
+        if "num_processes" not in _keys(reading.root):
+            return
+        total = reading.value("num_processes")
+        origin = reading.origin("num_processes")
+        if not isinstance(total, int) or isinstance(total, bool) or total < 1:
+            reading.facts.state("gpus_per_node", UNKNOWN, origin)
+            return
+        around = self.launch.nodes[0] if self.launch.nodes is not None else None
+        nodes = reading.facts.value("nodes") or around
+        if nodes is None and "config_file" in _keys(reading.root):
+            reading.context[PROCESSES] = (total, origin)
+        elif nodes is None and reading.facts.stated("nodes"):
+            reading.facts.state("gpus_per_node", UNKNOWN, origin)
+        elif total % (nodes or 1) == 0:
+            reading.facts.state("gpus_per_node", total // (nodes or 1), origin)
 
     def deepspeed(self, started: Program) -> Iterator[Reading]:
         own, rest = split_at_script(started.arguments, DEEPSPEED_BOOLEANS)

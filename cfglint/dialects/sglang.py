@@ -82,9 +82,11 @@ class SglangDialect(Dialect):
     markers = frozenset({"mem-fraction-static", "chunked-prefill-size", "disable-radix-cache", "mem_fraction_static"})
 
     def recognise(self, document: Document, root: Table) -> Recognition | None:
+        if any(isinstance(e.value, Table) for e in root.index.values()):
+            return None
         keys = {own_name(k, names()) for k in root.keys()}  # noqa: SIM118
         hits = keys & DISTINCTIVE
-        if len(hits) < 2 or not keys & OWN or any(isinstance(e.value, Table) for e in root.index.values()):
+        if len(hits) < 2 or not keys & OWN:
             return None
         if len(keys - known_arguments()) * 4 > len(keys):
             return None
@@ -163,21 +165,20 @@ def _state(reading: Reading) -> None:
 @lru_cache(maxsize=1)
 def names() -> Mapping[str, str]:
     """Every alias, and every beginning of a name that stands in use, to the argument's own name."""
-    from cfglint.catalog.engines import engine_arguments
+    from cfglint.catalog.engines import argument_names
 
     found = {"tp": "tp_size", "dp": "dp_size", "pp": "pp_size", "ep": "ep_size", "mem_fraction": "mem_fraction_static"}
-    for argument in engine_arguments("sglang"):
-        own = argument.name.lstrip("-").replace("-", "_")
-        for alias in argument.aliases:
-            found.setdefault(alias.lstrip("-").replace("-", "_"), own)
+    for own, aliases in argument_names("sglang").items():
+        for alias in aliases:
+            found.setdefault(alias, own)
     return found
 
 
 @lru_cache(maxsize=1)
 def known_arguments() -> frozenset[str]:
-    from cfglint.catalog.engines import engine_arguments
+    from cfglint.catalog.engines import argument_names
 
-    return frozenset(a.name.lstrip("-").replace("-", "_") for a in engine_arguments("sglang")) | {"config"}
+    return frozenset(argument_names("sglang")) | {"config"}
 
 
 @lru_cache(maxsize=1)

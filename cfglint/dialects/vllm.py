@@ -131,16 +131,17 @@ class VllmDialect(Dialect):
     markers = frozenset({"gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "gpu_memory_utilization"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        if any(isinstance(e.value, Mapping) and e.name not in _STRUCTURED for e in root.index.values()):
+            return None
         keys = {k.replace("-", "_").removeprefix("no_") for k in root.keys()}  # noqa: SIM118
         hits = keys & DISTINCTIVE
         if len(hits) < 2 and not ("model" in keys and hits):
             # a short file: nothing but arguments of vLLM, one of them its own
-            own = keys & _known_arguments() - GENERIC
-            if not own or "model" not in keys or keys - _known_arguments():
+            if "model" not in keys:
                 return None
-            hits = own
-        if any(isinstance(e.value, Mapping) and e.name not in _STRUCTURED for e in root.index.values()):
-            return None
+            hits = keys & _known_arguments() - GENERIC
+            if not hits or keys - _known_arguments():
+                return None
         known = _known_arguments()
         foreign = keys - known - {"model_tag", "config"}
         if len(foreign) * 4 > len(keys):
@@ -320,10 +321,12 @@ def speaks_vllm(words: list[Word]) -> bool:
 
 @lru_cache(maxsize=1)
 def _known_arguments() -> frozenset[str]:
-    from cfglint.catalog.engines import engine_arguments
+    from cfglint.catalog.engines import argument_names
 
-    names = {name.lstrip("-").replace("-", "_") for a in engine_arguments("vllm") for name in (a.name, *a.aliases)}
-    return frozenset(names) | frozenset(FACTS) | DISTINCTIVE | {"model", "config", "port", "host"}
+    names = argument_names("vllm")
+    return (
+        frozenset(names).union(*names.values()) | frozenset(FACTS) | DISTINCTIVE | {"model", "config", "port", "host"}
+    )
 
 
 @lru_cache(maxsize=1)

@@ -54,7 +54,7 @@ def _counted(job: TrainingJob) -> Estimate:
     if COUNT in made.memory.missing:
         for nodes in (job.hardware.nodes,) if job.hardware.nodes else NODE_COUNTS:
             many = copy(job)
-            many.hardware = replace(job.hardware, gpus_per_node=PER_NODE, nodes=nodes)
+            many.hardware = replace(job.hardware, gpus_per_node=job.hardware.gpus_per_node or PER_NODE, nodes=nodes)
             _widen(made, estimate_training(many), COUNT)
         made.assumptions.insert(0, "no file says how many GPUs share the model: shown on the fewest")
     return made

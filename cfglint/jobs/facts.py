@@ -191,6 +191,10 @@ class FactField(Generic[T]):
         return self if obj is None else obj.fact(self.name)
 
 
+PROCESSES: Final = "processes"
+"""Key in a launch reading's context: processes of all machines with their origin, where another file says how many machines."""
+
+
 @dataclass(slots=True, eq=False)
 class Reference:
     """One file or model named by another. ``base`` says what a relative path starts from."""

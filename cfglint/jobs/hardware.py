@@ -32,6 +32,7 @@ def resolve_hardware(job: Job, own: Sequence[Accelerator] = ()) -> Hardware:
         origin=gpu.origin if gpu else None,
         count_origin=count_origin,
         host_memory_bytes=host if isinstance(host, int) else None,
+        nodes_open=job.undecided("nodes"),
     )
 
 

@@ -44,6 +44,8 @@ class Hardware:
     """Where the accelerator's name came from."""
     count_origin: Origin | None = None
     host_memory_bytes: int | None = None
+    nodes_open: bool = False
+    """How many nodes there are is stated, by something that is not known here (``--nnodes $N``)."""
 
     @property
     def accelerator(self) -> Accelerator | None:
@@ -52,7 +54,9 @@ class Hardware:
 
     @property
     def world_size(self) -> int | None:
-        return None if self.gpus_per_node is None else self.gpus_per_node * (self.nodes or 1)
+        if self.gpus_per_node is None or (self.nodes is None and self.nodes_open):
+            return None
+        return self.gpus_per_node * (self.nodes or 1)
 
 
 class Job(FactSet):

@@ -14,7 +14,17 @@ from typing import Any
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.jobs.defaults import settle_defaults
-from cfglint.jobs.facts import DefaultOrigin, FactSet, FlagOrigin, Origin, Reading, Reference, SettingOrigin
+from cfglint.jobs.facts import (
+    PROCESSES,
+    UNKNOWN,
+    DefaultOrigin,
+    FactSet,
+    FlagOrigin,
+    Origin,
+    Reading,
+    Reference,
+    SettingOrigin,
+)
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.models import ModelSearch
@@ -275,9 +285,15 @@ class _Linker:
     def _facts(self, job: Job, members: list[Reading], uncertain: set[int]) -> None:
         order = sorted(members, key=lambda r: 0 if r.role == "arguments" else 1)
         defaults = FactSet()
+        open_counts: set[str] = set()
         for reading in order:
             sure = id(reading) not in uncertain
+            _share_processes(reading, members)
             for fact_name in reading.facts.names():
+                if reading.role == "part" and fact_name in open_counts:
+                    continue  # the launch gives a number of its own, which wins and is not known here
+                if reading.role == "launch" and fact_name in COUNTS and reading.facts.undecided(fact_name):
+                    open_counts.add(fact_name)
                 for fact in reading.facts.statements(fact_name):
                     behind = isinstance(fact.origin, DefaultOrigin)
                     (defaults if behind else job).state(
@@ -333,6 +349,19 @@ class _Linker:
             elif framework in job.versions:
                 origin: Origin = SettingOrigin("requirements, lock file, image tag or settings", framework)
                 job.state("framework_version", job.versions[framework], origin)
+
+
+COUNTS = ("gpus_per_node", "nodes")
+
+
+def _share_processes(launch: Reading, members: list[Reading]) -> None:
+    """Processes of all machines over the machines that a file names: one where none does (accelerate/commands/launch.py)."""
+    total = launch.context.pop(PROCESSES, None)
+    if total is None:
+        return
+    count, origin = total
+    nodes = next((value for r in members if (value := r.facts.value("nodes"))), 1)
+    launch.facts.state_first("gpus_per_node", count // nodes if count % nodes == 0 else UNKNOWN, origin)
 
 
 LAUNCH_DECIDES = frozenset({"hf-training-args", "trl", "ms-swift", "llamafactory"})

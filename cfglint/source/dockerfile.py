@@ -37,10 +37,13 @@ class _Stage:
 
     def __init__(self, text: str, base: _Stage | None = None) -> None:
         self.variables = Variables(text)
+        self.image: Word | None = None
+        """The image at the bottom, through the stages it is built on."""
         self.entrypoint: Instruction | None = None
         self.command: Instruction | None = None
         self.changed = False
         if base is not None:
+            self.image = base.image
             self.entrypoint, self.command = base.entrypoint, base.command
             for name, variable in base.variables.values.items():
                 if variable.exported:  # ARG does not outlive its stage
@@ -79,6 +82,10 @@ class _Dockerfile:
                 first = False
                 at = self.instruction(at)
         self.finish_stage()
+        stage = self.stage
+        if stage.image is not None and stage.entrypoint is None and stage.command is None:
+            environment = stage.variables.exported()
+            self.script.image_command = Command([], stage.image.span, environment=environment, image=stage.image)
 
     def comment(self, start: int, end: int) -> None:
         start += len(self.text[start:end]) - len(self.text[start:end].lstrip())
@@ -118,8 +125,12 @@ class _Dockerfile:
         return behind
 
     def start_stage(self, instruction: Instruction) -> None:
-        words = [word.text for word in instruction.words if not word.text.startswith("--")]
-        self.stage = _Stage(self.text, self.stages.get(words[0].lower()) if words else None)
+        given = [word for word in instruction.words if not word.text.startswith("--")]
+        words = [word.text for word in given]
+        base = self.stages.get(words[0].lower()) if words else None
+        self.stage = _Stage(self.text, base)
+        if base is None and given:
+            self.stage.image = given[0]
         if len(words) >= 3 and words[1].lower() == "as" and len(self.stages) < MAX_STAGES:
             self.stages[words[2].lower()] = self.stage
 
@@ -242,7 +253,7 @@ class _Dockerfile:
         if entrypoint is not None and command is not None:
             words = [*entrypoint.words, *command.words]
             span = Span(min(span.start, command.span.start), max(span.end, command.span.end))
-        self.script.commands.append(Command(words, span, environment=stage.variables.exported()))
+        self.script.commands.append(Command(words, span, environment=stage.variables.exported(), image=stage.image))
         self.shell_script(words)
 
     def shell_form(self, instruction: Instruction) -> None:

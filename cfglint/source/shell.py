@@ -42,6 +42,8 @@ class Command:
     heredoc_span: Span | None = None
     output: Word | None = None
     """The file that standard output goes to (``> file``, ``>> file``)."""
+    image: Word | None = None
+    """The image that a Dockerfile's stage builds on, whose own entry point runs ``words`` that begin with an option."""
 
     @property
     def program(self) -> str:
@@ -55,6 +57,8 @@ class Script:
     commands: list[Command] = field(default_factory=list)
     directives: list[Word] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
+    image_command: Command | None = None
+    """Of no words, where a Dockerfile's last stage names no command: its base image's own runs, in the stage's environment."""
 
 
 @dataclass(slots=True, eq=False)

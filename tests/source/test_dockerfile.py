@@ -83,3 +83,22 @@ def test_any_text_is_read_and_every_place_holds_its_raw_text(text: str) -> None:
     for words in [i.words for i in found.instructions] + [c.words for c in found.commands]:
         for word in words:
             assert text[word.span.start : word.span.end] == word.raw
+
+
+def test_the_image_a_stage_builds_on_goes_with_its_command() -> None:
+    found = script(
+        "ARG TAG=v1\nFROM org/server:${TAG} AS base\nENV A=1\nFROM base\nENV B=2\nCMD ['--x']\n".replace("'", '"')
+    )
+    (command,) = found.commands
+    assert command.image is not None
+    assert (command.image.text, [w.text for w in command.words]) == ("org/server:v1", ["--x"])
+    assert {name: word.text for name, word in command.environment.items()} == {"A": "1", "B": "2"}
+    assert found.image_command is None
+
+
+def test_a_stage_without_a_command_runs_its_image_in_its_environment() -> None:
+    found = script("FROM org/build AS build\nCMD make\nFROM org/server:2.0\nENV MODEL_ID=org/m\n").image_command
+    assert found is not None
+    assert found.image is not None
+    assert (found.words, found.image.text, found.environment["MODEL_ID"].text) == ([], "org/server:2.0", "org/m")
+    assert script('FROM org/server\nENTRYPOINT ["/start.sh"]\n').image_command is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cfglint.dialects.base import Launch
 from cfglint.source.shell import Word
@@ -123,11 +124,48 @@ def unwrap(words: list[Word]) -> list[Word]:
         return unwrap(submitted)
     if not _wraps(words[0]):
         return words
+    run = _run_in_environment(words)
+    if run:
+        return unwrap(run)
     for i, word in enumerate(words):
         name = basename(word.text)
-        if name in STARTERS or name.startswith(("python3.", "torchrun")) or (i and name.endswith(".py")):
+        known = name in STARTERS or name in programs_of_dialects() or name.startswith(("python3.", "torchrun"))
+        if known or (i and name.endswith(".py")):
             return words[i:]
     return words
+
+
+@lru_cache(maxsize=1)
+def programs_of_dialects() -> frozenset[str]:
+    """The commands that dialects say are their tools' own."""
+    from cfglint.dialects.recognise import dialects
+
+    return frozenset(name for dialect in dialects() for name in dialect.programs)
+
+
+RUNNERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi"})
+"""Tools whose ``run`` starts a command in a project's environment."""
+RUNNERS_TAKE = frozenset({
+    "--with", "--extra", "--group", "--env-file", "--directory", "--project", "--package", "--python", "-p",
+    "--with-requirements", "--index", "--config-file", "--only-group", "--no-group", "-e", "--environment",
+})  # fmt: skip
+"""Options of ``uv run`` and ``pixi run`` that take a word; the others take none."""
+
+
+def _run_in_environment(words: list[Word]) -> list[Word]:
+    """What ``uv run [options] COMMAND`` starts; empty for every other command, and where an option is not known to take a word."""
+    if len(words) < 3 or basename(words[0].text) not in RUNNERS or words[1].text != "run":
+        return []
+    i = 2
+    while i < len(words) and words[i].text.startswith("-"):
+        if words[i].text in ("--", "-m", "--module"):
+            break
+        i += 2 if words[i].text in RUNNERS_TAKE else 1
+    if i < len(words) and words[i].text == "--":
+        i += 1
+    if i >= len(words) or words[i].text.startswith("-"):
+        return []
+    return words[i:]
 
 
 def _wraps(word: Word) -> bool:

@@ -25,8 +25,8 @@ def launches(document: Document) -> Iterator[Launch]:
     carrier = "dockerfile" if document.file.format == "dockerfile" else ("slurm" if script.directives else "shell")
     if carrier == "shell":
         yield from _argument_lists(document)
-    for command in script.commands:
-        if not command.words:
+    for command in (*script.commands, *((script.image_command,) if script.image_command else ())):
+        if not command.words and command.image is None:
             continue
         environment = {**command.environment, **command.assignments}
         gpus = slurm.gpus
@@ -40,6 +40,7 @@ def launches(document: Document) -> Iterator[Launch]:
                 document=document,
                 carrier=carrier,
                 environment=environment,
+                image=command.image,
                 command=command,
                 gpu=slurm.gpu,
                 gpus=gpus,
@@ -88,17 +89,22 @@ class SlurmHeader:
         self.tasks_per_node: int | None = None
         options = list(_slurm_options(directives))
         total: tuple[int, FileOrigin] | None = None
+        per_task: tuple[int, FileOrigin] | None = None
         for name, value, word in options:
             origin = FileOrigin(document, (f"SBATCH --{name}",), word.span, word.span)
-            if name in ("gres", "gpus-per-node", "gpus-per-task", "gpus"):
+            if name in ("gres", "gpus-per-node", "gpus-per-task", "gpus", "G"):
                 kind, count = _gres(value, bare=name != "gres")
                 if kind and self.gpu is None:
                     self.gpu = (kind, origin)
                 if count is not None:
-                    if name == "gpus":
+                    if name in ("gpus", "G"):
                         total = (count, origin)
-                    elif name != "gpus-per-task":
+                    elif name == "gpus-per-task":
+                        per_task = (count, origin)
+                    else:
                         self.gpus = (count, origin)
+            elif name in ("constraint", "C") and self.gpu is None and _is_accelerator(value):
+                self.gpu = (value, origin)
             elif name in ("nodes", "N") and value.isdigit():
                 self.nodes = (int(value), origin)
             elif name == "ntasks-per-node" and value.isdigit():
@@ -107,10 +113,19 @@ class SlurmHeader:
                 size = memory_bytes(value, default_unit="M")
                 if size:
                     self.memory = (size, origin)
+        if per_task is not None and self.gpus is None and self.tasks_per_node:
+            self.gpus = (per_task[0] * self.tasks_per_node, per_task[1])
         if total is not None and self.gpus is None:
             nodes = self.nodes[0] if self.nodes else 1
             if nodes and total[0] % nodes == 0:
                 self.gpus = (total[0] // nodes, total[1])
+
+
+def _is_accelerator(feature: str) -> bool:
+    """Whether a node feature is an accelerator's name, as most clusters call theirs; ``a100|h100`` leaves it open."""
+    from cfglint.catalog.accelerators import find_accelerators
+
+    return bool(re.fullmatch(r"[\w-]+", feature)) and bool(find_accelerators(feature))
 
 
 def _slurm_options(directives: list[Word]) -> Iterator[tuple[str, str, Word]]:
