@@ -29,7 +29,8 @@ PUBLISHERS = (
     "tiiuae", "zai-org", "THUDM", "moonshotai", "MiniMaxAI", "CohereLabs", "CohereForAI", "allenai", "HuggingFaceTB",
     "internlm", "OpenGVLab", "baichuan-inc", "bigcode", "codellama", "NousResearch", "lmsys", "xai-org", "LiquidAI", "ai21labs",
     "stabilityai", "databricks", "EleutherAI", "upstage", "openbmb", "LGAI-EXAONE", "ByteDance-Seed", "XiaomiMiMo", "baidu",
-    "tencent", "llava-hf", "liuhaotian",
+    "tencent", "llava-hf", "liuhaotian", "stepfun-ai", "inclusionAI", "arcee-ai", "BAAI", "bigscience", "mosaicml",
+    "TinyLlama", "rednote-hilab", "HuggingFaceH4", "ServiceNow-AI", "swiss-ai",
 )  # fmt: skip
 """Organisations whose models others re-publish."""
 

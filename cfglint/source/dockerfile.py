@@ -280,9 +280,12 @@ class _Dockerfile:
                 return
 
     def scan(self, text: str, starts: list[int], ends: list[int]) -> None:
+        before = len(self.script.commands)
         scanner = Scanner(self.file, text, starts, ends, depth=1)
         scanner.variables = self.stage.variables
         scanner.run()
+        for command in self.script.commands[before:]:  # they run in the stage's image, and its tag states a version
+            command.image = self.stage.image
 
 
 def parse_dockerfile(path: str, text: str) -> SourceFile:

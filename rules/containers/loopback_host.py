@@ -81,6 +81,8 @@ class LoopbackHost(Rule):
         host, launch = text(job, name), launch_of(job)
         if launch is None or not runs(job) or managed(job):
             return
+        if any(word.text.startswith(f"--{name} ") for word in launch.words):
+            return  # one word where two were meant: that is another rule's finding
         by_default = not stated(job, name) and engine(job) in LOOPBACK_DEFAULT
         if not by_default and (host is None or host.value.lower() not in LOOPBACK):
             return

@@ -23,12 +23,13 @@ PROGRAMS = frozenset({"vllm", "serve", "python", "python3", "sh", "bash"})
 class RepeatedEntrypoint(Rule):
     """The command of a vLLM image begins with ``vllm serve``, which its entrypoint already is.
 
-    The words behind the image, compose's ``command`` and a pod's ``args`` are appended to the image's entrypoint. It is
+    The words behind the image, compose's ``command``, a pod's ``args`` and a Dockerfile's ``CMD`` are appended to the image's
+    entrypoint. It is
     ``vllm serve`` (in older releases the api_server module), so ``vllm serve vllm serve model`` ends with "unrecognized
     arguments: serve …".
 
     How sure: only the project's own server images, and only where nothing replaces the entrypoint (``--entrypoint``, compose
-    ``entrypoint``, a pod's ``command``).
+    ``entrypoint``, a pod's ``command``, a Dockerfile's ``ENTRYPOINT``).
     """
 
     code = "CTR008"
@@ -64,8 +65,14 @@ class RepeatedEntrypoint(Rule):
             """,
             note="command replaces the entrypoint",
         ),
+        example(
+            "Dockerfile", 'FROM vllm/vllm-openai:v0.18.1\nENTRYPOINT ["vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"]'
+        ),
     )
     bad = (
+        example(
+            "Dockerfile", 'FROM vllm/vllm-openai:v0.18.1\nCMD ["vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"]', count=1
+        ),
         example(
             "serve.sh", "docker run --gpus all vllm/vllm-openai:v0.18.1 vllm serve Qwen/Qwen2.5-7B-Instruct", count=1
         ),
@@ -111,6 +118,9 @@ def _appended(launch: Launch) -> list[Word]:
     run = docker_run(launch)
     if run is not None:
         return [] if "entrypoint" in run.options else run.arguments
+    script = launch.document.script
+    if launch.carrier == "dockerfile" and script is not None:
+        return [] if any(i.name == "ENTRYPOINT" for i in script.instructions) else launch.words
     container = launch.container
     if container is None or "extends" in container:
         return []

@@ -74,8 +74,9 @@ class QuantizationCapability(Rule):
         asked = text(job, "quantization")
         own, certain = checkpoint_method(job)
         method = asked.value.lower() if asked is not None else own
-        if method is None or (asked is None and not certain):
+        if method is None:
             return
+        sure = asked is not None or certain
         release = exact_version(job)
         if release is None and version(job) is not None and not since(job, NEWEST_SAMPLED):
             return
@@ -91,6 +92,8 @@ class QuantizationCapability(Rule):
             asked or job.model_id,
             (job.gpu, job.hardware.name),
             help="a checkpoint in another format, or a newer GPU",
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
             data={
                 "method": method,
                 "needed": f"{major}.{minor}",

@@ -75,12 +75,12 @@ class SglangQuantizationCapability(Rule):
         asked = text(job, "quantization")
         own, certain = checkpoint_method(job)
         method = asked.value.lower() if asked is not None else own
-        if method is None or (asked is None and not certain):
+        if method is None:
             return
         has = max((a.compute_capability or (0, 0)) for a in job.hardware.candidates)
         lowest = LOWEST.get(method)
         if lowest is not None and all_below(job, lowest):
-            exact = since(job, "0.5.16")
+            exact = since(job, "0.5.16") and (asked is not None or certain)
             yield self.finding(
                 f"{method} needs compute capability {lowest[0]}.{lowest[1]} in SGLang, {job.hardware.name} has {has[0]}.{has[1]}",
                 asked or job.model_id,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.job import ServingJob
+from cfglint.jobs.named_models import published_as, without_format
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..serving.dimensions import Dimensions, dimensions
 from ..serving.server import before, called, engine, number, runs, size, stated, switch
 
 REFINED_BY = "0.26"
 """Later than 0.25.1, which refuses; 0.33.0 refines the blocks of routed experts (vllm/model_executor/layers/quantization/
 fp8.py, ``weight_scale_refine``). What lies between was not read."""
+BLOCK_PUBLISHERS = ("Qwen", "deepseek-ai", "stepfun-ai")
+"""Publish the FP8 checkpoints of their models in blocks; others (zai-org's GLM-4.5, nvidia, RedHatAI) per channel or tensor."""
+REQUANTIZERS = frozenset({"redhatai", "neuralmagic", "nm-testing", "nvidia", "amd", "intel", "unsloth", "cyankiwi"})
+"""Owners that quantize models of others in their own way."""
+USUAL_BLOCK = 128
 
 
 class Fp8BlocksNotDivisible(Rule):
@@ -24,7 +30,8 @@ class Fp8BlocksNotDivisible(Rule):
     gate's and up's weight = 192 is not divisible by weight quantization block_n = 128".
 
     How sure: block size and widths come from the checkpoint's config. With expert parallelism routed experts stay whole.
-    Routed experts are an error for releases up to 0.25 and a warning otherwise, since 0.33 can split their blocks further.
+    Experts are an error for releases up to 0.25 and a warning otherwise, since 0.33 can split their blocks further. Where the
+    config is not at hand and the name alone says FP8, of a model whose publisher makes blocks of 128, it is a warning.
     """
 
     code = "PAR104"
@@ -41,6 +48,11 @@ class Fp8BlocksNotDivisible(Rule):
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 4"),
         example("serve.sh", "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8 --enable-expert-parallel"),
+        example(
+            "serve.sh",
+            "vllm serve nvidia/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8",
+            note="quantized by another, who does not make blocks",
+        ),
     )
     bad = (
         example(
@@ -48,6 +60,12 @@ class Fp8BlocksNotDivisible(Rule):
             "vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8",
             at="tensor_parallel_size",
             count=1,
+        ),
+        example(
+            "serve.sh",
+            "python3 -m sglang.launch_server --model-path stepfun-ai/Step-3.5-Flash-FP8 --tp 4",
+            at="tp_size",
+            note="the shared expert's 1,280 over 4",
         ),
         example(
             {
@@ -58,16 +76,13 @@ class Fp8BlocksNotDivisible(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        asked, arch = number(job, "tensor_parallel_size"), job.architecture
-        if (
-            asked is None
-            or asked.value < 2
-            or arch is None
-            or arch.quantization is None
-            or not runs(job, "vllm", "sglang")
-        ):
+        asked, sizes = number(job, "tensor_parallel_size"), dimensions(job)
+        if asked is None or asked.value < 2 or sizes is None or not runs(job, "vllm", "sglang"):
             return
-        block = block_of(arch.quantization)
+        block, named = block_of(sizes.quantization), False
+        if block is None and not sizes.quantization:
+            block = _block_by_name(job)
+            named = block is not None
         if block is None:
             return
         experts_whole = switch(job, "enable_expert_parallel") is True
@@ -77,25 +92,29 @@ class Fp8BlocksNotDivisible(Rule):
             if ranks is None or switch(job, "enable_dp_attention") or stated(job, "moe_a2a_backend"):
                 return
             experts_whole = ranks == asked.value or stated(job, "enable_ep_moe") or stated(job, "enable_deepep_moe")
-        found = _misfit(arch, asked.value, block, experts_whole)
+        found = _misfit(sizes, asked.value, block, experts_whole)
         if found is None:
             return
         what, width, routed = found
         fitting = [
             n
-            for n in range(min(asked.value - 1, arch.num_attention_heads), 0, -1)
-            if arch.num_attention_heads % n == 0 and _misfit(arch, n, block, experts_whole) is None
+            for n in range(min(asked.value - 1, sizes.heads), 0, -1)
+            if sizes.heads % n == 0 and _misfit(sizes, n, block, experts_whole) is None
         ]
-        certain = sglang or not routed or before(job, REFINED_BY)
+        certain = not named and sizes.certain and (sglang or not routed or before(job, REFINED_BY))
         helps = [f"{called(job, 'tensor_parallel_size')}: {fitting[0]}"] if fitting else []
-        if routed and _misfit(arch, asked.value, block, True) is None:
+        if routed and _misfit(sizes, asked.value, block, True) is None:
             helps.append(
                 f"{'ep_size: ' + str(asked.value) if sglang else 'enable_expert_parallel'} keeps experts whole"
             )
+        whose = "the usual" if named else "the checkpoint's"
         yield self.finding(
-            f"{what} of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {width / asked.value:g}, not a multiple of the checkpoint's FP8 block {block}",
+            f"{what} of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {width / asked.value:g}, not a multiple of {whose} FP8 block {block}",
             asked,
-            (job.model_id, f"blocks of {block}"),
+            (
+                job.model_id,
+                f"FP8 by its name, and the publisher's blocks are {block}" if named else f"blocks of {block}",
+            ),
             help="; ".join(helps),
             severity="error" if certain else "warning",
             confidence="high" if certain else "medium",
@@ -113,19 +132,25 @@ def block_of(quantization: Mapping[str, object]) -> int | None:
     return side if side > 1 else None
 
 
-def _misfit(arch: Architecture, tp: int, block: int, experts_whole: bool) -> tuple[str, int, bool] | None:
-    """The first width whose slice is no multiple of the block: (what, width, whether it is the routed experts')."""
-    if (
-        arch.moe is not None
-        and arch.moe.intermediate_size
-        and not experts_whole
-        and (arch.moe.intermediate_size / tp) % block
-    ):
-        return "the experts' intermediate size", arch.moe.intermediate_size, True
-    dense = {
-        layer.intermediate_size for layer in arch.layers if layer.feed_forward == "dense" and layer.intermediate_size
-    }
-    for width in sorted(dense):
+def _block_by_name(job: ServingJob) -> int | None:
+    """The publisher's block, where the config is not at hand and the name says FP8 of a model that is published so."""
+    name = str(job.value("model_id") or "")
+    base, label = without_format(name)
+    if job.architecture is not None or label is None or label.lower() != "fp8":
+        return None
+    if "/" in name and name.split("/")[0].lower() in REQUANTIZERS:
+        return None
+    found = published_as(base)
+    return USUAL_BLOCK if found is not None and found.id.split("/")[0] in BLOCK_PUBLISHERS else None
+
+
+def _misfit(sizes: Dimensions, tp: int, block: int, experts_whole: bool) -> tuple[str, int, bool] | None:
+    """The first width whose slice is no multiple of the block: (what, width, whether it is the experts')."""
+    if sizes.expert_width and not experts_whole and (sizes.expert_width / tp) % block:
+        return "the experts' intermediate size", sizes.expert_width, True
+    if sizes.shared_width and (sizes.shared_width / tp) % block:
+        return "the shared expert's intermediate size", sizes.shared_width, True
+    for width in sizes.widths:
         if (width / tp) % block:
             return "the intermediate size", width, False
     return None

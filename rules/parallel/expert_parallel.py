@@ -9,6 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..serving.dimensions import dimensions
 from ..serving.server import number, runs_vllm, served, size, stated, statement, switch
 
 
@@ -62,12 +63,13 @@ class ExpertParallelImpossible(Rule):
                 help="add --enable-expert-parallel",
                 job=job,
             )
-        arch, sure = served(job)
-        if not on or arch is None:
+        sizes = dimensions(job)
+        if not on or sizes is None:
             return
         asked = statement(job, "enable_expert_parallel")
-        if arch.moe is None:
-            if not arch.missing and sure and arch.tensors:
+        if not sizes.experts:
+            arch, sure = served(job)
+            if arch is not None and arch.moe is None and not arch.missing and sure and arch.tensors:
                 yield self.finding(
                     f"{arch.model_type} has no experts, and enable_expert_parallel is set",
                     asked,
@@ -78,8 +80,8 @@ class ExpertParallelImpossible(Rule):
         tp, dp = size(job, "tensor_parallel_size"), size(job, "data_parallel_size")
         if tp is None or dp is None or tp * dp < 2 or stated(job, "eplb_config"):
             return
-        experts = arch.moe.num_experts
-        if experts and experts % (tp * dp):
+        experts = sizes.experts
+        if experts % (tp * dp):
             yield self.finding(
                 f"{experts} experts cannot be dealt out evenly over {tp * dp} ranks",
                 asked,

@@ -9,7 +9,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import called, checkpoint_method, engine, number, runs, served
+from ..serving.dimensions import dimensions
+from ..serving.server import called, checkpoint_method, engine, number, runs
 
 USUAL_GROUP = 128
 """Group size of nearly all AWQ and GPTQ checkpoints, taken where only the name says what the checkpoint is."""
@@ -61,20 +62,14 @@ class GroupsNotDivisible(Rule):
         if asked is None or asked.value < 2 or not runs(job, "vllm", "sglang"):
             return
         method, sure = checkpoint_method(job)
-        arch, _ = served(job)
-        if method not in ("awq", "gptq") or arch is None:
+        sizes = dimensions(job)
+        if method not in ("awq", "gptq") or sizes is None:
             return
-        config = arch.quantization or {}
+        config = sizes.quantization
         group = config.get("group_size", None if sure else USUAL_GROUP)
         if not isinstance(group, int) or isinstance(group, bool) or group < 2 or config.get("desc_act") is True:
             return
-        widths = sorted(
-            {
-                layer.intermediate_size
-                for layer in arch.layers
-                if layer.feed_forward == "dense" and layer.intermediate_size
-            }
-        )
+        widths = sizes.widths
         width = next((w for w in widths if (w / asked.value) % group), None)
         if width is None:
             return
@@ -82,7 +77,7 @@ class GroupsNotDivisible(Rule):
         fitting = next(
             n
             for n in range(asked.value - 1, 0, -1)
-            if arch.num_attention_heads % n == 0 and (n == 1 or not any((w / n) % group for w in widths))
+            if sizes.heads % n == 0 and (n == 1 or not any((w / n) % group for w in widths))
         )
         yield self.finding(
             f"the intermediate size of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {width / asked.value:g}, not a multiple of the {method.upper()} group {group}",

@@ -9,7 +9,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import called, engine, number, runs, served, stated, switch
+from ..serving.dimensions import dimensions
+from ..serving.server import called, engine, number, runs, stated, switch
 
 STAGED = ("vllm", "sglang", "trtllm")
 """Engines that can split a model into stages."""
@@ -68,16 +69,16 @@ class HeadsNotDivisible(Rule):
         asked = number(job, "tensor_parallel_size")
         if asked is None or asked.value < 2 or not runs(job, "vllm", "sglang", "tgi", "trtllm", "lmdeploy"):
             return
-        arch, sure = served(job)
-        if arch is None or not arch.num_attention_heads:
+        sizes = dimensions(job)
+        if sizes is None or not sizes.heads:
             return
-        heads, kv_heads, tp = arch.num_attention_heads, arch.num_key_value_heads, asked.value
+        heads, kv_heads, tp, sure = sizes.heads, sizes.kv_heads, asked.value, sizes.certain
         if engine(job) == "sglang" and (switch(job, "enable_dp_attention") or stated(job, "attn_dp_size")):
             return  # attention is split over fewer ranks
         tensor, problem = called(job, "tensor_parallel_size"), ""
         if heads % tp:
             problem = f"{heads} attention heads cannot be split over {tensor} {tp}"
-        elif arch.mla is None and kv_heads and kv_heads % tp and tp % kv_heads and _plain_attention(arch.layers):
+        elif not (sizes.shared_latent or sizes.mixed_kv_heads) and kv_heads and kv_heads % tp and tp % kv_heads:
             problem = f"{kv_heads} key-value heads neither divide {tensor} {tp} nor are divided by it"
         if not problem:
             return
@@ -99,9 +100,3 @@ class HeadsNotDivisible(Rule):
             data={"heads": heads, "key_value_heads": kv_heads, "tensor_parallel_size": tp},
             job=job,
         )
-
-
-def _plain_attention(layers: object) -> bool:
-    """True where every layer has the same number of key-value heads (Gemma 4 and others mix two)."""
-    counts = {layer.kv_heads for layer in layers if layer.kv_heads} if isinstance(layers, tuple) else set()
-    return len(counts) == 1

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import managed, quantization_method, runs_vllm, since, text, version
+from .server import checkpoint_method, managed, runs_vllm, since, text, version
 
 GONE = {
     "bitsandbytes": ("0.28.0", "pip install vllm-bnb-plugin beside vLLM, or serve an fp8 or AWQ checkpoint"),
@@ -112,5 +112,7 @@ class QuantizationMethodGone(Rule):
         model = job.model_id
         if model is not None and isinstance(model.value, str) and model.value.lower().endswith(".gguf"):
             return "gguf", model
-        own = quantization_method(job)
-        return (own, model) if own in GONE and text(job, "quantization") is None else None
+        own, certain = checkpoint_method(job)
+        if own not in GONE or text(job, "quantization") is not None or (not certain and version(job) is None):
+            return None
+        return own, model

@@ -10,7 +10,7 @@ from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
-from .server import called, engine_title, quantization_method, readings, runs, text
+from .server import called, checkpoint_method, engine_title, readings, runs, text
 
 FAMILIES = {
     "awq": "awq", "awq_marlin": "awq", "auto_awq": "awq",
@@ -22,6 +22,9 @@ FAMILIES = {
 """Methods that vLLM takes for one another (``override_quantization_method`` of each). Methods that override any checkpoint
 (humming, moe_wna16, inc) and the online ones are not listed."""
 
+TOLD_APART = frozenset({"awq", "gptq", "bitsandbytes", "gguf"})
+"""Methods that another method's name rules out. ``compressed-tensors`` and ModelOpt hold checkpoints named FP8 or AWQ too."""
+
 
 class QuantizationMismatch(Rule):
     """``quantization`` names another method than the checkpoint was quantized with.
@@ -29,8 +32,9 @@ class QuantizationMismatch(Rule):
     vLLM and SGLang read the method from the checkpoint's config and compare: "Quantization method specified in the model config
     (fp8) does not match the quantization method specified in the `quantization` argument (awq)". It needs no argument.
 
-    How sure: the checkpoint's method comes from its config.json. Names that vLLM takes for one another are one family;
-    methods that may override any checkpoint are left alone.
+    How sure: the checkpoint's method comes from its config.json. Where only the model's name says it (``-AWQ``,
+    ``-GPTQ-Int4``) it is a warning. Names that vLLM takes for one another are one family; methods that may override any
+    checkpoint are left alone.
     """
 
     code = "SRV014"
@@ -53,11 +57,11 @@ class QuantizationMismatch(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        asked, own = text(job, "quantization"), quantization_method(job)
+        asked, (own, sure) = text(job, "quantization"), checkpoint_method(job)
         if asked is None or own is None or not runs(job, "vllm", "sglang"):
             return
         mine, theirs = FAMILIES.get(asked.value.lower()), FAMILIES.get(own)
-        if mine is None or theirs is None or mine == theirs:
+        if mine is None or theirs is None or mine == theirs or (not sure and mine not in TOLD_APART):
             return
         fixes: tuple[Fix, ...] = ()
         for reading in readings(job):
@@ -65,10 +69,12 @@ class QuantizationMismatch(Rule):
                 edit = remove_key(reading, ("quantization",))
                 fixes = (Fix("Remove quantization", (edit,)),) if edit is not None else ()
         yield self.finding(
-            f"quantization is {asked.value}, but the checkpoint was quantized with {own}",
+            f"quantization is {asked.value}, but the checkpoint was quantized with {own}{'' if sure else ', as its name says'}",
             asked,
             help=f"leave {called(job, 'quantization')} out: {engine_title(job)} reads the method from the checkpoint",
-            fixes=fixes,
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
+            fixes=fixes if sure else (),
             data={"quantization": asked.value, "quant_method": own},
             job=job,
         )

@@ -252,13 +252,21 @@ def served(job: ServingJob) -> tuple[Architecture | None, bool]:
     return model.architecture, model.architecture is not None and model.certain
 
 
+METHODS_IN_NAMES = (
+    (re.compile(r"(^|[-_.])awq([-_.]|$)"), "awq"),
+    (re.compile(r"(^|[-_.])gptq([-_.]|$)"), "gptq"),
+    (re.compile(r"(^|[-_.])(bnb|nf4)([-_.]|$)"), "bitsandbytes"),
+    (re.compile(r"(^|[-_.])fp8([-_.]|$)"), "fp8"),
+)
+"""How names of checkpoints say what they were quantized with, those first that decide where two stand."""
+
+
 def checkpoint_method(job: ServingJob) -> tuple[str | None, bool]:
     """The method the checkpoint was quantized with, and whether its config says so rather than its name alone."""
     own = quantization_method(job)
     if own is not None:
         return own, True
-    name = str(job.value("model_id") or "").rsplit("/", 1)[-1].lower()
-    for method in ("awq", "gptq"):
-        if job.architecture is None and re.search(rf"[-_.]{method}([-_.]|$)", name):
-            return method, False
-    return None, False
+    if job.architecture is not None:
+        return None, False
+    name = str(job.value("model_id") or "").rstrip("/").rsplit("/", 1)[-1].lower()
+    return next((method for pattern, method in METHODS_IN_NAMES if pattern.search(name)), None), False

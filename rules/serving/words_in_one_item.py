@@ -11,7 +11,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import launch_of, readings
+from .server import launch_of, runs
 
 JOINED = re.compile(r"(--?[A-Za-z][\w-]*)[ \t]+(\S.*)")
 
@@ -69,11 +69,22 @@ class WordsInOneItem(Rule):
             """,
             count=1,
         ),
+        example(
+            "docker-compose.yml",
+            """
+            services:
+              llm:
+                image: lmsysorg/sglang:v0.5.6
+                entrypoint: ["python3", "-m", "sglang.launch_server"]
+                command: ["--model-path Qwen/Qwen2.5-7B-Instruct", "--host 0.0.0.0"]
+            """,
+            count=1,
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or launch.carrier not in ("kubernetes", "compose") or not any(readings(job)):
+        if launch is None or launch.carrier not in ("kubernetes", "compose") or not runs(job):
             return
         joined = [w for w in launch.words if JOINED.fullmatch(w.text) and "=" not in w.text.split()[0]]
         if not joined:
