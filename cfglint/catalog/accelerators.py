@@ -86,7 +86,7 @@ def find_accelerators(name: str) -> tuple[Accelerator, ...]:
     A driver's own name (``NVIDIA A100-SXM4-80GB``) means one card. A shorter name means every card it fits: ``A100-80GB``
     the SXM and the PCIe card, ``A100`` all four. A stated memory that no card of the family has makes the name unknown.
     """
-    exact = _exact().get(_squeezed(name))
+    exact = _exact(_squeezed(name))
     if exact:
         return tuple(_made(index) for index in exact)
     asked = _read_name(name)
@@ -122,7 +122,7 @@ def parse_gpu(text: str) -> tuple[str, int | None]:
     if first and int(first[1]) > 0:
         return text[first.end() :].strip(), int(first[1])
     last = _COUNT_LAST.search(text)
-    if last and int(last[1]) > 0 and text[: last.start()].strip() and _squeezed(text) not in _exact():
+    if last and int(last[1]) > 0 and text[: last.start()].strip() and not _exact(_squeezed(text)):
         return text[: last.start()].strip(), int(last[1])
     return text.strip(), None
 
@@ -367,22 +367,28 @@ def _squeezed(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _exact() -> dict[str, tuple[int, ...]]:
-    """Full names: ids, and aliases that start with the vendor or that name no family of their own (``gfx90a``, ``trn1``)."""
-    table: dict[str, tuple[int, ...]] = {}
-    bare: dict[str, set[int]] = {}
+def _spellings() -> dict[str, list[tuple[int, str]]]:
+    """Every id and alias, squeezed, with the rows that have it and how they spell it."""
+    table: dict[str, list[tuple[int, str]]] = {}
     for index, row in enumerate(_rows()):
-        for alias in (row["id"], *row.get("aliases", ())):
-            bare.setdefault(_squeezed(alias), set()).add(index)
-    for key, indexes in bare.items():
-        first = min(indexes)
-        row = _rows()[first]
-        spelled = next(n for n in (row["id"], *row.get("aliases", ())) if _squeezed(n) == key)
-        driver_name = spelled.upper().startswith(("NVIDIA ", "TESLA ", "AMD ", "QUADRO "))
-        own_family = _read_name(spelled).family in _families()
-        if driver_name or not own_family or len(_families()[_read_name(spelled).family]) == 1:
-            table[key] = tuple(sorted(indexes))
+        for spelled in (row["id"], *row.get("aliases", ())):
+            table.setdefault(_squeezed(spelled), []).append((index, spelled))
     return table
+
+
+@functools.lru_cache(maxsize=512)
+def _exact(key: str) -> tuple[int, ...]:
+    """Rows of a full name: an id, or an alias that starts with the vendor or that names no family of its own (``gfx90a``,
+    ``trn1``)."""
+    found = _spellings().get(key)
+    if not found:
+        return ()
+    spelled = found[0][1]
+    if not spelled.upper().startswith(("NVIDIA ", "TESLA ", "AMD ", "QUADRO ")):
+        family = _families().get(_read_name(spelled).family)
+        if family is not None and len(family) > 1:
+            return ()
+    return tuple(sorted({index for index, _ in found}))
 
 
 @functools.lru_cache(maxsize=1)

@@ -112,6 +112,15 @@ def engine_arguments(engine: str) -> tuple[Argument, ...]:
     return tuple(_argument(engine, name) for name in _rows(engine)) if engine in ("vllm", "sglang") else ()
 
 
+@functools.lru_cache(maxsize=2)
+def argument_names(engine: str) -> dict[str, tuple[str, ...]]:
+    """Every argument's name with its aliases, as Python writes them: ``max_model_len``. Recognising a file needs no more."""
+    if engine not in ("vllm", "sglang"):
+        return {}
+    rows = _rows(engine).items()
+    return {_attribute(name): tuple(_attribute(alias) for alias in row.get("aliases", ())) for name, row in rows}
+
+
 def known_at(engine: str, name: str, version: str) -> bool | None:
     """Does the engine have the argument at that version. None where it is not known: between samples that differ, before the
     first, or after the last for an argument that it did not have."""
@@ -323,6 +332,10 @@ def _literal(value: Any) -> Any:
 def _plain(name: str) -> str:
     """The name without its dashes in front, underscores as dashes; a short flag (``-tp``) keeps its letters."""
     return name.strip().lstrip("-").replace("_", "-")
+
+
+def _attribute(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
 
 
 def _squeezed(name: str) -> str:

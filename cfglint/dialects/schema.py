@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import abc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -127,7 +128,7 @@ class KeyInfo:
     """The other table whose key this is, where the format takes another framework's keys (TRL takes transformers')."""
     ref: str | None = None
     """The table whose keys a mapping value has (``deepspeed`` inline in TrainingArguments)."""
-    keys: dict[str, KeyInfo] | None = None
+    keys: abc.Mapping[str, KeyInfo] | None = None
     items: dict[str, KeyInfo] | None = None
     open: bool = False
     unknown: UnknownKeys | None = None
@@ -244,7 +245,7 @@ class Schema:
     source: str
     checked: str
     reader: Reader
-    keys: dict[str, KeyInfo]
+    keys: abc.Mapping[str, KeyInfo]
     bases: tuple[Schema, ...] = ()
     open: bool = False
     """Any key is accepted (model configurations)."""
@@ -331,7 +332,7 @@ class Schema:
         near = [key for key in infos if abs(len(key) - len(name)) <= limit and _slips(name, key, limit) <= limit]
         return near[0] if len(near) == 1 and len(name) >= 4 else None
 
-    def _children(self, route: Route) -> dict[str, KeyInfo] | None:
+    def _children(self, route: Route) -> abc.Mapping[str, KeyInfo] | None:
         if not route:
             return None if self.open else self.all_keys()
         info = self.key(*route)
@@ -611,7 +612,7 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
     elif "default" in row:
         defaults = ((row.get("since") or first, row["default"]),)
     keys, items = row.get("keys"), row.get("items")
-    inner_keys = None if keys is None else {key: _read_key(key, inner, first) for key, inner in keys.items()}
+    inner_keys: abc.Mapping[str, KeyInfo] | None = None if keys is None else _Keys(keys, first)
     if "ref" in row:
         inner_keys = load_schema(row["ref"]).keys
     return KeyInfo(
@@ -635,6 +636,29 @@ def _read_key(name: str, row: dict[str, Any], first: str) -> KeyInfo:
         unknown_since=row.get("unknown_since"),
         conversion=row.get("conversion"),
     )
+
+
+class _Keys(abc.Mapping[str, KeyInfo]):
+    """The keys of a table, each read when it is asked for: a file has few of the hundreds there are."""
+
+    def __init__(self, rows: dict[str, dict[str, Any]], first: str) -> None:
+        self._rows, self._first = rows, first
+        self._read: dict[str, KeyInfo] = {}
+
+    def __getitem__(self, key: str) -> KeyInfo:
+        info = self._read.get(key)
+        if info is None:
+            info = self._read[key] = _read_key(key, self._rows[key], self._first)
+        return info
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 @cache
@@ -686,7 +710,7 @@ def load_schema(name: str, variant: str | None = None) -> Schema:
         source=table["source"],
         checked=table["checked"],
         reader=Reader(**reader),
-        keys={key: _read_key(key, row, first) for key, row in rows.items()},
+        keys=_Keys(rows, first),
         bases=tuple(_load_base(base) for base in bases),
         open=table.get("open", False),
         variants=tuple(classes),
@@ -726,7 +750,7 @@ def pydantic_model(name: str, variant: str | None = None) -> type[BaseModel]:
     )
 
 
-def _model(title: str, keys: dict[str, KeyInfo], framework: str, *, open_: bool) -> type[BaseModel]:
+def _model(title: str, keys: abc.Mapping[str, KeyInfo], framework: str, *, open_: bool) -> type[BaseModel]:
     from typing import Union
 
     from pydantic import ConfigDict, Field, create_model
