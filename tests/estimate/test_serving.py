@@ -217,6 +217,43 @@ def test_variants_that_disagree_give_no_verdict() -> None:
     assert "A100-SXM4-40GB" in estimate.memory.missing[0]
 
 
+ENGINES = ("vllm", "sglang", "tgi", "trtllm", "lmdeploy", "llama.cpp")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_newer_version_of_any_engine_is_said_and_lowers_confidence(engine: str) -> None:
+    """The cache's interval is wider, and no failure is certain but one of weights that exceed the device."""
+    newest = engine_laws(engine).newest
+    given = {"framework": engine, "gpu": "H100-SXM", "max_model_len": 8192, "quantization": "w8a8"}
+    known = estimate_serving(job_of(LLAMA_8B, **given, framework_version="b10000" if "." in engine else newest))
+    later = estimate_serving(job_of(LLAMA_8B, **given, framework_version="b99999" if "." in engine else "99.0.0"))
+    assert not any("newer than any known" in text for text in known.assumptions)
+    assert any(f"newer than any known here: laws of {newest} taken" in text for text in later.assumptions)
+    assert known.serving is not None and later.serving is not None
+    assert known.serving.kv_cache is not None and later.serving.kv_cache is not None
+    assert (
+        later.serving.kv_cache.high - later.serving.kv_cache.low
+        > known.serving.kv_cache.high - known.serving.kv_cache.low
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_newer_version_leaves_a_failure_open_unless_weights_alone_exceed_the_device(engine: str) -> None:
+    version = "b99999" if "." in engine else "99.0.0"
+    heavy = {"framework": engine, "framework_version": version, "max_model_len": 4096}
+    assert estimate_serving(job_of(LLAMA_8B, **heavy, gpu="T4")).memory.verdict != "kv-too-small"
+    wide = {**LLAMA_8B, "num_hidden_layers": 320}
+    assert estimate_serving(job_of(wide, **heavy, gpu="A100-SXM4-80GB")).memory.verdict == "oom"
+
+
+def test_every_law_names_its_source() -> None:
+    for engine in ENGINES:
+        laws = engine_laws(engine)
+        for name, rows in laws._laws.items():
+            assert all(len(law.source) > 20 for _, _, law in rows), (engine, name)
+        assert all(len(constant["source"]) > 20 for constant in laws._constants.values()), engine
+
+
 def test_newer_version_than_known_is_said() -> None:
     estimate = vllm(LLAMA_8B, framework_version="0.99.0")
     assert any("newer than any known" in text for text in estimate.assumptions)
@@ -379,6 +416,7 @@ def test_levers_of_a_job_without_a_gpu() -> None:
     [
         ("0.19.0", (0, 19, 0), True), ("0.6.x", (0, 6, 99), False), ("0.2x", (0, 20), False), (">=0.17", (0, 17), False),
         ("==0.11.2", (0, 11, 2), True), ("0.26.1rc1.dev608", (0, 26, 1), True), ("0.25-0.26", (0, 25), False),
+        ("b4719", (4719,), True), ("server-cuda-b4719", (4719,), True),
         ("2026-04", None, False), ("<0.9", None, False), ("stage-c", None, False), (None, None, False),
     ],
 )  # fmt: skip
@@ -388,7 +426,7 @@ def test_versions_as_people_write_them(text: str | None, release: tuple[int, ...
 
 
 def test_laws_cover_every_version_without_a_gap() -> None:
-    for engine in ("vllm", "sglang"):
+    for engine in ENGINES:
         laws = engine_laws(engine)
         for name, rows in laws._laws.items():
             assert rows[0][0] == (), name
@@ -511,3 +549,136 @@ def test_draft_head_is_one_more_layer() -> None:
     assert plain.serving is not None and drafted.serving is not None
     assert drafted.serving.kv_bytes_per_token == 131072 * 33 / 32
     assert any("one more decoder layer" in text for text in drafted.assumptions)
+
+
+def tgi(version: str, config: dict[str, Any] | None = None, **facts: Any) -> Estimate:
+    given = {"framework": "tgi", "framework_version": version, "gpu": "H100-SXM", "dtype": "bfloat16"}
+    return estimate_serving(job_of(config or LLAMA_8B, **{**given, **facts}))
+
+
+def test_tgi_keeps_back_what_its_release_keeps_back() -> None:
+    """0.95 of what is free in 2.3, 0.90 in 2.4; from 3.0 a share of the whole device: 0.95, 0.93, 0.90."""
+    batch = {"engine_args": {"max_batch_prefill_tokens": 4096}}
+    caches = {
+        v: gib(tgi(v, **batch).serving.kv_cache.expected)
+        for v in ("1.4.0", "2.3.1", "2.4.0", "3.0.0", "3.2.0", "3.3.7")
+    }  # type: ignore[union-attr]
+    assert caches["2.3.1"] == pytest.approx(0.95 * caches["1.4.0"])
+    assert caches["2.4.0"] == pytest.approx(0.90 * caches["1.4.0"])
+    assert caches["3.0.0"] - caches["3.2.0"] == pytest.approx(0.02 * 79.18, abs=0.05)
+    assert caches["3.2.0"] - caches["3.3.7"] == pytest.approx(0.03 * 79.18, abs=0.05)
+
+
+def test_tgi_before_the_warm_up_takes_what_the_launcher_says() -> None:
+    """0.9.0 to 0.9.3: 16,000 tokens; 131,072 bytes each."""
+    made = tgi("0.9.2").serving
+    assert made is not None and made.kv_tokens is not None
+    assert made.kv_tokens.expected == 16000
+
+
+def test_tgi_prefills_what_the_card_computes_in_a_second() -> None:
+    """3.x: 900 TFLOP/s over the operations of a token of Llama-3.1-8B, 59,870 tokens; other cards take 4,096."""
+    texts = {gpu: tgi("3.3.0", gpu=gpu).memory.components[-1].formula for gpu in ("H100-SXM", "B200-SXM")}
+    assert "warm-up of 59870 tokens" in texts["H100-SXM"]
+    assert "warm-up of 4096 tokens" in texts["B200-SXM"]
+    assert "warm-up of 4145 tokens" in tgi("2.2.0").memory.components[-1].formula
+
+
+def test_trtllm_fraction_of_its_first_releases() -> None:
+    made = [
+        estimate_serving(job_of(LLAMA_8B, framework="trtllm", framework_version=v, gpu="H100-SXM", engine_args={"max_num_tokens": 8192}))
+        for v in ("0.5.0", "0.17.0")
+    ]  # fmt: skip
+    old, new = (m.serving.kv_cache.expected for m in made if m.serving is not None and m.serving.kv_cache is not None)
+    assert old / new == pytest.approx(0.85 / 0.9)
+
+
+def test_lmdeploy_shares_and_scales() -> None:
+    """0.5 of the whole memory before 0.2.2; a cache of 8 bits keeps 4 bytes of scales for each head of 128."""
+
+    def made(version: str, **arguments: Any) -> Estimate:
+        facts = {
+            "framework": "lmdeploy",
+            "framework_version": version,
+            "gpu": "A100-SXM4-80GB",
+            "engine_args": arguments,
+        }
+        return estimate_serving(job_of(LLAMA_8B, **facts))
+
+    old, packed, torch_engine = made("0.2.1"), made("0.9.0", quant_policy=8), made("0.9.0", backend="pytorch")
+    assert old.serving is not None and old.serving.kv_cache is not None
+    assert gib(old.serving.kv_cache.expected) == pytest.approx(0.5 * 79.15, abs=0.2)
+    assert packed.serving is not None and packed.serving.kv_bytes_per_token == 65536 * (1 + 4 / 128)
+    plain = made("0.9.0")
+    assert plain.serving is not None and torch_engine.serving is not None
+    assert plain.serving.kv_cache is not None and torch_engine.serving.kv_cache is not None
+    kept = plain.serving.kv_cache.expected - torch_engine.serving.kv_cache.expected
+    assert kept == pytest.approx(0.8 * (4096 + 2 * 128) * 128256 * 2)
+
+
+def llamacpp(build: str | None, config: dict[str, Any] | None = None, **facts: Any) -> Estimate:
+    given = {"framework": "llama.cpp", "gpu": "RTX-4090", "quantization": "gguf-Q4_K_M", "framework_version": build}
+    return estimate_serving(
+        job_of(config or LLAMA_8B, **{k: v for k, v in {**given, **facts}.items() if v is not None})
+    )
+
+
+def test_llamacpp_context_by_build() -> None:
+    """512, the model's own, 4,096, and the model's own cut to the device."""
+    lengths = [llamacpp(build, engine_args={"ngl": 99}).serving for build in ("b2000", "b3579", "b5000", "b8000")]
+    tokens = [made.kv_tokens.expected for made in lengths if made is not None and made.kv_tokens is not None]
+    assert tokens[:3] == [512, 131072, 4096]
+    assert 100000 < tokens[3] <= 131072
+    assert llamacpp("b8000").memory.verdict in ("fits", "tight")
+
+
+def test_llamacpp_offloads_nothing_unless_asked_before_august_2025() -> None:
+    old, new = llamacpp("b5000"), llamacpp("b7000")
+    assert old.serving is not None and new.serving is not None
+    assert old.serving.weights == 0
+    assert gib(new.serving.weights) > 4
+    assert new.serving.max_concurrency == 4
+
+
+def test_llamacpp_windows_and_latents_by_build() -> None:
+    """gemma-3's window layers keep 1,024 cells and a micro-batch each; MLA keeps 576 elements, 1,088 while it keeps values."""
+    gemma = {
+        **LLAMA_8B, "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "sliding_window": 1024,
+        "layer_types": ["sliding_attention"] * 5 + ["full_attention"], "num_hidden_layers": 6, "head_dim": 128,
+    }  # fmt: skip
+    facts = {"max_model_len": 32768, "max_num_seqs": 1, "engine_args": {"ngl": 99}}
+    whole, windowed = llamacpp("b5000", gemma, **facts), llamacpp("b6000", gemma, **facts)
+    assert whole.serving is not None and windowed.serving is not None
+    assert whole.serving.kv_cache is not None and windowed.serving.kv_cache is not None
+    layer = 2 * 8 * 128 * 2
+    assert whole.serving.kv_cache.expected == 6 * 32768 * layer
+    assert windowed.serving.kv_cache.expected == (32768 + 5 * 1536) * layer
+
+
+def sglang(version: str, config: dict[str, Any], **facts: Any) -> Estimate:
+    return estimate_serving(job_of(config, framework="sglang", framework_version=version, gpu="H100-SXM", **facts))
+
+
+def test_sglang_window_layers_keep_a_share_where_the_pool_knows_them() -> None:
+    gpt_oss = {
+        **LLAMA_8B, "model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "sliding_window": 128, "num_local_experts": 8,
+        "num_experts_per_tok": 2, "layer_types": ["sliding_attention", "full_attention"] * 16, "head_dim": 128,
+    }  # fmt: skip
+    old, new = sglang("0.5.3", gpt_oss).serving, sglang("0.5.9", gpt_oss).serving
+    off = sglang("0.5.9", gpt_oss, engine_args={"disable_hybrid_swa_memory": True}).serving
+    assert old is not None and new is not None and off is not None
+    assert old.kv_bytes_per_token == off.kv_bytes_per_token == 131072
+    assert new.kv_bytes_per_token == pytest.approx(131072 * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "tp", "fraction"),
+    [("0.4.3", "H100-SXM", 1, 0.88), ("0.4.6", "H200-SXM", 1, 1 - 13 / 139.72), ("0.5.9", "H100-SXM", 1, 1 - 13440 / 81080)],
+)  # fmt: skip
+def test_sglang_default_fraction_by_version(version: str, gpu: str, tp: int, fraction: float) -> None:
+    """0.5.9: 512 + 8,192 × 1.5 + 256 × 2 + 128 = 13,440 MiB of 81,080; above 80 GiB 0.4.6 keeps 13 GiB."""
+    made = estimate_serving(
+        job_of(LLAMA_8B, framework="sglang", framework_version=version, gpu=gpu, tensor_parallel_size=tp)
+    )
+    shown = float(made.memory.components[-1].formula.split(" ")[0])
+    assert shown == pytest.approx(fraction, abs=0.003)

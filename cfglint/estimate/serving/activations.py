@@ -7,7 +7,7 @@ by its size, so the terms are the buffers themselves and not a fit, but for one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture, Layer
@@ -61,6 +61,8 @@ class Profile:
     images: bool = True
     eager_rotary: bool = False
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
+    image_tokens: Mapping[str, int] = field(default_factory=dict)
+    """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
 
 
 def mlp_width(arch: Architecture, layer: Layer, tp: int) -> float:
@@ -120,8 +122,10 @@ def pixel_side(arch: Architecture) -> float:
     return float(patch * 2)
 
 
-def image_tokens(arch: Architecture) -> int:
-    """Embeddings of the largest single image; 0 where neither the config nor the family says."""
+def image_tokens(arch: Architecture, bounds: Mapping[str, int]) -> int:
+    """Embeddings of the largest single image, as an engine ``bounds`` them; 0 where neither config nor family says."""
+    if arch.model_type in bounds:
+        return bounds[arch.model_type]
     vision = arch.config.get("vision_config")
     known = arch.config.get("mm_tokens_per_image")
     if isinstance(known, int):
@@ -135,7 +139,7 @@ def image_tokens(arch: Architecture) -> int:
 
 def encoder_tokens(arch: Architecture, profile: Profile) -> int:
     """Image tokens the encoder is profiled with: whole images up to the batch's tokens, and at least one."""
-    one = image_tokens(arch)
+    one = image_tokens(arch, profile.image_tokens)
     return max(profile.tokens // one * one, one) if one else profile.tokens
 
 

@@ -17,7 +17,7 @@ from cfglint.estimate.serving.tgi import estimate_tgi
 from cfglint.estimate.serving.trtllm import estimate_trtllm
 from cfglint.estimate.serving.verdicts import VERDICTS
 from cfglint.estimate.serving.versions import EngineVersion, engine_laws, read_version
-from cfglint.estimate.serving.vllm import estimate_vllm
+from cfglint.estimate.serving.vllm import UNKNOWN_VERSION_ERROR, estimate_vllm
 from cfglint.jobs.job import ServingJob
 
 DECIDING = (
@@ -77,6 +77,24 @@ def estimate_serving(job: ServingJob) -> Estimate:
     return first
 
 
+def _loosen(estimate: Estimate) -> None:
+    """Widen the cache's interval: what a newer release changed is not known."""
+    serving = estimate.serving
+    if serving is None:
+        return
+    for name in ("kv_cache", "kv_tokens"):
+        cache: Interval | None = getattr(serving, name)
+        if cache is not None:
+            spread = UNKNOWN_VERSION_ERROR * abs(cache.expected)
+            setattr(serving, name, Interval(cache.low - spread, cache.expected, cache.high + spread))
+
+
+def _too_heavy(estimate: Estimate) -> bool:
+    """Whether the weights alone exceed the device: no release changes that."""
+    serving, capacity = estimate.serving, estimate.memory.capacity
+    return serving is not None and serving.weights is not None and capacity is not None and serving.weights > capacity
+
+
 def _weights_alone(job: ServingJob, engine: str, model: ServedModel) -> Estimate:
     """Of a model whose size alone is known: its weights, no verdict."""
     arch = model.architecture
@@ -125,13 +143,14 @@ def _one(
     settings = SettingsInForce(job, engine, format_in_name=model.format)
     if model.assumption:
         settings.assume(model.assumption)
-    laws = engine_laws(engine) if engine in ("vllm", "sglang") else None
-    if laws is not None and version.release is None:
+    laws = engine_laws(engine)
+    newer = laws.newer_than_known(version)
+    if version.release is None:
         settings.assume(f"{engine} version not known: laws of {laws.newest} taken")
-    elif laws is not None and laws.newer_than_known(version):
+    elif newer:
         settings.assume(f"{engine} {version.text} is newer than any known here: laws of {laws.newest} taken")
-    elif not version.exact and laws is not None:
-        settings.assume(f"{engine} version {version.text!r} read as {'.'.join(map(str, version.release or ()))}")
+    elif not version.exact:
+        settings.assume(f"{engine} version {version.text!r} read as {'.'.join(map(str, version.release))}")
     estimate = estimator(settings, arch, version, gpu)
     if not arch.exact:
         settings.assume(f"tensors of {arch.model_type} are not known: weights come from the parameter count")
@@ -146,6 +165,10 @@ def _one(
             f"attention of {arch.model_type} is taken as its head counts say; a latent cache would be smaller"
         )
     if (not arch.tensors or not model.certain) and estimate.memory.verdict in ("oom", "kv-too-small"):
+        estimate.memory.verdict = "likely-oom"
+    if newer and engine != "vllm":  # which widens its own parts
+        _loosen(estimate)
+    if newer and estimate.memory.verdict in ("oom", "kv-too-small") and not _too_heavy(estimate):
         estimate.memory.verdict = "likely-oom"
     # The length of a server whose version is not known either may come from anywhere.
     if estimate.memory.verdict == "kv-too-small" and not version.exact and job.value("max_model_len") is None:

@@ -130,8 +130,13 @@ CONV_KERNEL = 4
 """Convolution width of Mamba and gated delta rule mixers where the config does not state it."""
 
 
-def state_bytes_per_layer(arch: Architecture, tp: int, element: float, speculative_tokens: int = 0) -> float:
-    """Recurrent state of one sequence in one layer: convolution window, longer by the draft tokens, and state."""
+def state_bytes_per_layer(
+    arch: Architecture, tp: int, element: float, speculative_tokens: int = 0, *, state_element: float | None = None
+) -> float:
+    """Recurrent state of one sequence in one layer: convolution window, longer by the draft tokens, and state.
+
+    ``state_element``: bytes of the state's elements where neither config nor family says; else the model's dtype.
+    """
     if arch.ssm is None:
         return 0.0
     named = str(arch.config.get("mamba_ssm_dtype") or "")
@@ -139,7 +144,8 @@ def state_bytes_per_layer(arch: Architecture, tp: int, element: float, speculati
     kernel = arch.config.get("linear_conv_kernel_dim", arch.config.get("conv_kernel", CONV_KERNEL))
     width = kernel if isinstance(kernel, int) and kernel > 1 else CONV_KERNEL
     convolution = arch.ssm.conv_state_elements * (1 + speculative_tokens / (width - 1))
-    return (convolution * element + arch.ssm.recurrent_state_elements * (4.0 if wide else element)) / tp
+    state = 4.0 if wide else element if named or state_element is None else state_element
+    return (convolution * element + arch.ssm.recurrent_state_elements * state) / tp
 
 
 def vllm_layout(

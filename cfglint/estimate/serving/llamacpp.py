@@ -5,65 +5,99 @@ Layers, not heads, are split over devices.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.catalog.accelerators import Accelerator
-from cfglint.catalog.architecture import Architecture
+from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.host import host_memory
-from cfglint.estimate.serving.kv_layout import attention_bytes, cache_dtype_bytes
+from cfglint.estimate.serving.kv_layout import attention_bytes, cache_dtype_bytes, is_recurrent, state_bytes_per_layer
 from cfglint.estimate.serving.precision import weight_scheme
-from cfglint.estimate.serving.rank import CONTEXT
+from cfglint.estimate.serving.rank import CONTEXT, MIB
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.verdicts import memory_verdict
-from cfglint.estimate.serving.versions import EngineVersion
+from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights
 
-DEFAULT_CONTEXT = 4096
-DEFAULT_UBATCH = 512
-PIPELINE_COPIES = 4
-"""Copies of the inputs the scheduler keeps when several devices work as a pipeline (ggml-backend.cpp GGML_SCHED_MAX_COPIES)."""
 SCORE_BYTES = 4
-MIX_ERROR = 0.06
-"""Bits per weight of a k-quant mix differ from model to model by this much (llama.cpp quantize README)."""
+STATE_BYTES = 4
+"""Recurrent states are kept in fp32 (llama-memory-recurrent)."""
+OFF = ("off", "false", "0", "no")
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """KV cache of one context over all layers: what each token adds, and what does not grow with the context."""
+
+    laws: EngineLaws
+    version: EngineVersion
+    arch: Architecture
+    key: float
+    value: float
+    slots: int
+    ubatch: int
+    whole_windows: bool
+
+    def _layer_token(self, layer: Layer) -> float:
+        if layer.mixer == "mla" and self.arch.mla is not None:
+            law = self.laws.value("latent_cache", self.version)
+            if law["latent"]:
+                value = self.arch.mla.kv_lora_rank * self.value if law["value"] else 0.0
+                return attention_bytes(layer, self.arch, 1, self.key) + value
+        return attention_bytes(layer, self.arch, 1, (self.key + self.value) / 2, latent=False)
+
+    def token_bytes(self) -> float:
+        """Bytes a token takes in all layers while no window is full."""
+        return sum(self._layer_token(layer) for layer in self.arch.layers)
+
+    def bytes(self, length: int) -> float:
+        """Bytes of a context of ``length`` cells."""
+        pad = int(self.laws.constant("cell_padding"))
+        windows = bool(self.laws.value("window_cache", self.version)) and not self.whole_windows
+        total = 0.0
+        for layer in self.arch.layers:
+            cells = length
+            if windows and layer.window and layer.mixer in ("sliding_attention", "chunked_attention"):
+                cells = min(length, -(-(layer.window * self.slots + self.ubatch) // pad) * pad)
+            total += cells * self._layer_token(layer)
+            if is_recurrent(layer):
+                total += self.slots * state_bytes_per_layer(self.arch, 1, STATE_BYTES)
+        return total
 
 
 def estimate_llamacpp(
     settings: SettingsInForce, arch: Architecture, version: EngineVersion, gpu: Accelerator | None
 ) -> Estimate:
-    """Memory of the fullest device where all layers are offloaded, split by layers."""
+    """Memory of the fullest device, with the layers offloaded split evenly."""
+    laws = engine_laws("llama.cpp")
     devices = max(1, settings.job.hardware.gpus_per_node or 1)
     scheme = weight_scheme(settings, arch)
     bits = scheme.bits if scheme is not None else 16.0
     parameters = arch.total_parameters or 0
-    named = settings.integer("ngl", "n_gpu_layers", "gpu_layers")
-    offloaded = 1.0 if named is None or named > len(arch.layers) else max(0, named) / max(1, len(arch.layers))
+    offloaded = _offloaded(settings, arch, laws, version)
     weights = parameters * bits / 8 / devices * offloaded
     if scheme is None and settings.raw("quantization") is None:
         settings.assume("no quantization stated: weights taken as 16 bits")
-    spread = MIX_ERROR if scheme is not None else 0.01
-    length = settings.positive("max_model_len", "n_ctx", "ctx_size", "c")
-    if length is None:
-        length = min(DEFAULT_CONTEXT, arch.max_position_embeddings or DEFAULT_CONTEXT)
-        settings.note_default("n_ctx", length)
-    slots = settings.positive("max_num_seqs", "parallel", "np") or 1
-    key = _element(settings, "cache_type_k", "ctk")
-    value = _element(settings, "cache_type_v", "ctv")
-    latent = arch.mla is not None and settings.raw("mla") is not None
-    cell = sum(
-        attention_bytes(layer, arch, 1, 1.0, latent=latent)
-        * (key if layer.mixer == "mla" and latent else (key + value) / 2)
-        for layer in arch.layers
-    )
-    cache = length * cell / devices * offloaded
-    ubatch = settings.positive("ub", "n_ubatch", "ubatch_size") or DEFAULT_UBATCH
-    flash = str(settings.raw("flash_attn", "fa") or "auto").lower() not in ("off", "false", "0")
-    scores = 0.0 if flash else float(ubatch * length * arch.num_attention_heads * SCORE_BYTES)
-    logits = ubatch * arch.vocab_size * SCORE_BYTES
-    compute = (
-        logits
-        + scores
-        + ubatch * SCORE_BYTES * (6 * arch.hidden_size + 3 * (arch.intermediate_size or arch.hidden_size))
-    )
-    copies = PIPELINE_COPIES if devices > 1 else 1
+    spread = float(laws.constant("mix_error")) if scheme is not None else 0.01
+    slots = settings.positive("max_num_seqs", "parallel", "np")
+    if slots is None:
+        slots = int(laws.value("slots", version))
+        settings.note_default("parallel", slots, version.text)
+    ubatch = settings.positive("ub", "n_ubatch", "ubatch_size") or int(laws.constant("ubatch"))
+    stated = settings.raw("flash_attn", "fa")
+    # ``--flash-attn`` was a switch before it took on, off and auto.
+    flash = laws.value("flash_attention", version) if stated is None else str(stated).lower() not in OFF
+    kept = _Cache(
+        laws, version, arch, _element(settings, "cache_type_k", "ctk"), _element(settings, "cache_type_v", "ctv"),
+        slots, ubatch, settings.boolean("swa_full"),
+    )  # fmt: skip
+    compute: float = ubatch * SCORE_BYTES * (arch.vocab_size + 6 * arch.hidden_size + 3 * (arch.intermediate_size or arch.hidden_size))  # fmt: skip
+    room = None if gpu is None else (gpu.usable_bytes - weights - compute - CONTEXT) * devices / max(offloaded, 0.01)
+    length = _context(settings, arch, laws, version, kept, room)
+    cell, cache = kept.token_bytes(), kept.bytes(length) / devices * offloaded
+    if not flash:
+        compute += float(ubatch * length * arch.num_attention_heads * SCORE_BYTES)
+    copies = int(laws.constant("pipeline_copies")) if devices > 1 else 1
     memory = MemoryEstimate(capacity=gpu.usable_bytes if gpu else None)
     shape = RankWeights(weights, weights * (1 - spread), weights * (1 + spread), {"all": weights})
     memory.host = host_memory(settings, arch, shape, 1)
@@ -91,6 +125,53 @@ def estimate_llamacpp(
     else:
         memory.verdict = memory_verdict(memory.used, memory.capacity)
     return estimate
+
+
+def _offloaded(settings: SettingsInForce, arch: Architecture, laws: EngineLaws, version: EngineVersion) -> float:
+    """Share of the layers that stand on devices."""
+    named = settings.integer("ngl", "n_gpu_layers", "gpu_layers")
+    if named is None:
+        named = int(laws.value("gpu_layers", version))
+        settings.note_default("n_gpu_layers", named, version.text)
+        if not named:
+            settings.assume("releases of this time offload no layer unless --n-gpu-layers says so")
+    return 1.0 if named < 0 or named > len(arch.layers) else named / max(1, len(arch.layers))
+
+
+def _context(
+    settings: SettingsInForce,
+    arch: Architecture,
+    laws: EngineLaws,
+    version: EngineVersion,
+    cache: _Cache,
+    room: float | None,
+) -> int:
+    """``n_ctx``: as stated, or the release's default, or the model's length cut to ``room`` bytes for the cache."""
+    length = settings.positive("max_model_len", "n_ctx", "ctx_size", "c")
+    if length is not None:
+        return length
+    law = laws.value("context", version)
+    own = arch.max_position_embeddings or int(laws.constant("unknown_context"))
+    tokens = int(law["tokens"] or own * (cache.slots if law.get("per_slot") else 1))
+    fit = law.get("fit")
+    if fit and room is not None and not _fit_is_off(settings):
+        low, high = min(int(fit["least"]), tokens), tokens
+        while low < high:
+            middle = (low + high + 1) // 2
+            if cache.bytes(middle) <= room - fit["margin_mib"] * MIB:
+                low = middle
+            else:
+                high = middle - 1
+        if low < tokens:
+            settings.assume(f"no context stated: the model's {tokens} tokens are cut to what fits, {low}")
+        tokens = low
+    settings.note_default("n_ctx", tokens, version.text)
+    return tokens
+
+
+def _fit_is_off(settings: SettingsInForce) -> bool:
+    """Whether ``--fit off`` was asked for."""
+    return str(settings.raw("fit", "fit_params") or "on").lower() in OFF
 
 
 def _element(settings: SettingsInForce, *names: str) -> float:

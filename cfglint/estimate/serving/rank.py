@@ -34,6 +34,7 @@ MIB = 2**20
 CONTEXT = 0.5 * GIB
 """CUDA context and loaded kernels (OVERHEADS.md section 2: 0.25 to 0.95 GiB)."""
 RESIDUALS = 4
+WINDOWED = ("sliding_attention", "chunked_attention")
 CAP_ROUNDING = 0.05
 
 
@@ -73,19 +74,22 @@ class Rank:
             return self.element
         return size
 
-    def token_bytes(self, element: float, *, latent: bool = True) -> float:
-        """KV bytes of one token on this rank, every layer keeping the whole context."""
-        tp = self.sharding.tensor
-        return sum(attention_bytes(layer, self.arch, tp, element, latent=latent) for layer in self._layers())
+    def token_bytes(self, element: float, *, latent: bool = True, window_share: float = 1.0) -> float:
+        """KV bytes of one token on this rank. Layers with a window keep ``window_share`` of the tokens others keep."""
+        tp, total = self.sharding.tensor, 0.0
+        for layer in self._layers():
+            kept = window_share if layer.window and layer.mixer in WINDOWED else 1.0
+            total += kept * attention_bytes(layer, self.arch, tp, element, latent=latent)
+        return total
 
     def _layers(self) -> tuple[Layer, ...]:
         stage = self.sharding.stages[0]
         return self.arch.layers[stage.start : stage.stop]
 
-    def sequence_state_bytes(self) -> float:
-        """Recurrent state of one sequence on this rank."""
+    def sequence_state_bytes(self, state_element: float | None = None) -> float:
+        """Recurrent state of one sequence on this rank; ``state_element`` bytes where the config does not say."""
         count = sum(1 for layer in self._layers() if is_recurrent(layer))
-        return count * state_bytes_per_layer(self.arch, self.sharding.tensor, self.element)
+        return count * state_bytes_per_layer(self.arch, self.sharding.tensor, self.element, state_element=state_element)
 
 
 def rank_of(

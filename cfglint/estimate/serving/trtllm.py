@@ -7,21 +7,16 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving.rank import CONTEXT, Shares, rank_of, report
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
-from cfglint.estimate.serving.versions import EngineVersion
+from cfglint.estimate.serving.versions import EngineVersion, engine_laws
 
-FREE_FRACTION = 0.9
-"""Default ``free_gpu_memory_fraction`` (KvCacheConfig)."""
-MAX_NUM_TOKENS = 8192
-"""Default ``max_num_tokens`` of the builder."""
 LOGIT_BYTES = 4
-UNSTATED_BUILD = 6
-"""How much larger than the default's an engine's buffers can be where the build is not stated (TensorRT-LLM#224)."""
 
 
 def estimate_trtllm(
     settings: SettingsInForce, arch: Architecture, version: EngineVersion, gpu: Accelerator | None
 ) -> Estimate:
     """Engine buffers are fixed by the batch the engine is built for."""
+    laws = engine_laws("trtllm")
     rank = rank_of(settings, arch, gpu)
     cell = rank.token_bytes(rank.cache_element(settings.text("kv_cache_dtype")))
     if gpu is None:
@@ -29,16 +24,18 @@ def estimate_trtllm(
     batch = settings.positive("max_num_seqs", "max_batch_size")
     tokens = settings.positive("max_num_batched_tokens", "max_num_tokens")
     inputs = settings.positive("max_input_len")
+    known = tokens is not None or bool(batch and inputs)
     if tokens is None:
-        tokens = batch * inputs if batch and inputs else MAX_NUM_TOKENS
-        settings.assume(f"engine built for {tokens} tokens a pass" + ("" if batch and inputs else " (builder default)"))
+        default = laws.value("max_num_tokens", version) or laws.newest_value("max_num_tokens")
+        tokens = batch * inputs if batch and inputs else int(default)
+        settings.assume(f"engine built for {tokens} tokens a pass" + ("" if known else " (builder default)"))
     forward = rank.forward_bytes(tokens) + (batch or 0) * arch.vocab_size * LOGIT_BYTES
-    activation = Interval(forward * 0.7, forward, forward * (1.5 if batch and inputs else UNSTATED_BUILD))
+    activation = Interval(forward * 0.7, forward, forward * (1.5 if known else laws.constant("unstated_build")))
     fraction = settings.number(
         "free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "kv_cache_free_gpu_memory_fraction"
     )
     if fraction is None:
-        fraction = FREE_FRACTION
+        fraction = float(laws.value("free_fraction", version))
         settings.note_default("free_gpu_memory_fraction", fraction, version.text)
     total = gpu.usable_bytes
     cache = Interval(

@@ -17,6 +17,8 @@ _ANY_PATCH = re.compile(r"^v?(\d+)\.(\d+)\.[xX*]")
 LAST_PATCH = 99
 _EXACT = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _UPPER_ONLY = re.compile(r"^\s*<=?\s*\d")
+_BUILD = re.compile(r"^(?:\S*-)?b(\d{3,6})$")
+"""llama.cpp numbers its builds: ``b4719``, an image's tag ``server-cuda-b4719``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,15 @@ class EngineVersion:
 
 
 def read_version(text: str | None) -> EngineVersion:
-    """Read ``0.19.0``, ``0.6.x``, ``0.2x`` (0.20 to 0.29), ``>=0.17``, ``0.25-0.26``, ``0.26.1rc1.dev608``.
+    """Read ``0.19.0``, ``0.6.x``, ``0.2x`` (0.20 to 0.29), ``>=0.17``, ``0.25-0.26``, ``0.26.1rc1.dev608``, ``b4719``.
 
     Dates and fork names select no release. A range selects its lower end; ``0.6.x`` the last patch of 0.6.
     """
     if not text or _DATED.match(text.strip()):
         return EngineVersion(None, text or "", False)
     text = text.strip()
+    if build := _BUILD.match(text):
+        return EngineVersion((int(build[1]),), text, True)
     if tens := _TENS.match(text):
         return EngineVersion((int(tens[1]), int(tens[2]) * 10), text, False)
     if patches := _ANY_PATCH.match(text):
@@ -88,6 +92,9 @@ class EngineLaws:
     def value(self, name: str, version: EngineVersion) -> Any:
         return self.law(name, version).value
 
+    def newest_value(self, name: str) -> Any:
+        return self._laws[name][-1][2].value
+
     def constant(self, name: str) -> Any:
         return self._constants[name]["value"]
 
@@ -108,7 +115,8 @@ def _data(name: str) -> dict[str, Any]:
 
 @cache
 def engine_laws(engine: str) -> EngineLaws:
-    return EngineLaws(_data(f"{engine}.json"))
+    """Laws of an engine by its name in the contract (``llama.cpp`` has its file without the point)."""
+    return EngineLaws(_data(f"{engine.replace('.', '')}.json"))
 
 
 def quantization_data() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
-from cfglint.estimate.serving.activations import Profile, ProfiledPeak, profiled_peak
+from cfglint.estimate.serving.activations import Profile, ProfiledPeak, image_tokens, profiled_peak
 from cfglint.estimate.serving.graphs import HIGH as GRAPH_HIGH
 from cfglint.estimate.serving.graphs import LOW as GRAPH_LOW
 from cfglint.estimate.serving.graphs import capture_sizes, graph_bytes
@@ -33,28 +33,14 @@ from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora
 from cfglint.formulas import GIB
 
 DEFAULT_BLOCK = 16
-CHUNKED_PREFILL_LENGTH = 32768
-"""V0 turned chunked prefill on above this length (vllm 0.6 arg_utils)."""
-V0_CHUNK_TOKENS = 2048
 CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 0.7 * GIB
 """CUDA context before the engine's first snapshot, as "free memory on startup" shows it: 0.23 GiB (L4, 16 GiB cards),
 0.41 (A100), 0.45 to 0.51 (RTX 4090, 3090), 0.51 to 0.60 (H100, H200)."""
-PARALLEL_CONTEXT = 1.0 * GIB
-"""What distributed start-up adds before that snapshot: 77.66 instead of 78.68 GiB free at TP 2 and 4 (0.19, H100)."""
-EXPERT_GROUP_CONTEXT = 0.5 * GIB
-"""What the communicators of the expert group add to it, which mixtures of experts alone have: 77.12 to 77.18 GiB free
-(Mixtral, Llama-4-Scout and gpt-oss at TP 2 and 4, 0.19, H100)."""
 HOPPER = 9
-PARALLEL_ELSEWHERE = 0.3
-"""Share of both on other devices: 30.5 of 31.4 GiB free at TP 2 on RTX 5090 (0.26), 23.08 of 23.5 at TP 4 on 24 GB cards."""
 DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
-V0_REMOVED = (0, 11)
-UNIFIED_OTHER, UNIFIED_OTHER_HIGH = 14.0, 20.0
-"""GiB that host processes and cached files take of a unified memory while the engine profiles, and may take. Fitted on two
-runs: MiniMax-M2.7 on DGX Sparks leaves 14 GiB less than a discrete GPU would (spark-vllm-docker#396)."""
 SORT_BYTES = 36
 """The dearest sampler kernel of any version."""
 
@@ -108,14 +94,14 @@ class _Vllm:
 
     def _runner(self) -> str:
         """``V0``, ``V1`` or ``V2`` (the second model runner of the V1 engine)."""
-        arguments, release = self.s.arguments, self.version.release
+        arguments = self.s.arguments
         if str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "1":
             return "V2"
         plain = self.arch.moe is None and self.arch.ssm is None
         runner: str = self.laws.value("runner", self.version)["dense" if plain else "other"]
         if runner == "V2" and str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "0":
             return "V1"
-        if str(arguments.get("VLLM_USE_V1")) == "0" and release is not None and release < V0_REMOVED:
+        if str(arguments.get("VLLM_USE_V1")) == "0" and self.laws.value("v0_engine", self.version):
             return "V0"
         return runner
 
@@ -188,8 +174,12 @@ class _Vllm:
         if tokens is not None:
             return tokens
         chunked = self.s.raw("enable_chunked_prefill")
-        on = self.s.boolean("enable_chunked_prefill") if chunked is not None else (length or 0) > CHUNKED_PREFILL_LENGTH
-        return V0_CHUNK_TOKENS if on else max(length or V0_CHUNK_TOKENS, V0_CHUNK_TOKENS)
+        law = self.laws.value("unchunked_batch", self.version)
+        sees = isinstance(self.arch.config.get("vision_config"), Mapping)
+        least: int = law["least_with_images"] if sees else law["least"]
+        long = (length or 0) > law["chunked_above"] and (not sees or law["chunked_with_images"])
+        on = self.s.boolean("enable_chunked_prefill") if chunked is not None else long
+        return max(int(law["chunk"]), least if sees else 0) if on else max(length or least, least)
 
     # -- parts --------------------------------------------------------------------------------------------------
 
@@ -309,7 +299,8 @@ class _Vllm:
         else:
             low, expected, high = law["single"]
         if self.gpu is not None and shares_host_memory(self.gpu):
-            expected, high = expected + UNIFIED_OTHER, high + UNIFIED_OTHER_HIGH
+            more, most = self.laws.constant("unified_other_gib")
+            expected, high = expected + more, high + most
         return Interval(low * GIB, expected * GIB, high * GIB)
 
     def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
@@ -347,9 +338,14 @@ class _Vllm:
         images = not (isinstance(limit, Mapping) and limit and all(v in (0, "0") for v in limit.values()))
         if self.s.boolean("language_model_only"):
             images = False
+        bounds = self.laws.value("image_tokens", self.version)
+        sequences, one = settings.max_num_seqs, image_tokens(self.arch, bounds) if images else 0
+        if self.runner == "V0" and one:
+            # V0 profiles a model with images on as many prompts as hold one image each.
+            sequences = max(1, min(sequences, settings.batched_tokens // one))
         return Profile(
             tokens=settings.batched_tokens,
-            sequences=settings.max_num_seqs,
+            sequences=sequences,
             element=self.element,
             runner=self.runner,
             sampler=self._sampler(),
@@ -359,6 +355,7 @@ class _Vllm:
             last_stage=stage == self.sharding.pipeline - 1 and not self._pools(),
             pipelined=self.sharding.pipeline > 1,
             images=images,
+            image_tokens=bounds,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
         )
 
@@ -526,10 +523,10 @@ class _Vllm:
         """Memory outside the requested share; V0 counts the context within it."""
         if self.runner == "V0":
             return Interval(0.0, 0.0, CONTEXT)
-        parallel = 0.0
+        parallel, constants = 0.0, self.laws.constant("parallel_context_gib")
         if self.sharding.tensor > 1:
-            parallel = PARALLEL_CONTEXT + (EXPERT_GROUP_CONTEXT if self.arch.moe else 0.0)
-        expected = parallel if self._hopper() else PARALLEL_ELSEWHERE * parallel
+            parallel = (constants["all"] + (constants["experts"] if self.arch.moe else 0.0)) * GIB
+        expected = parallel if self._hopper() else constants["elsewhere"] * parallel
         return Interval(CONTEXT_LOW, CONTEXT + expected, CONTEXT_HIGH + parallel)
 
     def _hopper(self) -> bool:
