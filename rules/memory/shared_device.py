@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from cfglint.dialects.base import Launch
 from cfglint.jobs.facts import FileOrigin
@@ -19,8 +20,12 @@ DEFAULT_UTILIZATION = 0.9
 """Up to 0.18.1."""
 LATER_DEFAULT = 0.92
 """From 0.25.1 on (vllm/config/cache.py)."""
-BRANCHES = re.compile(r"^\s*(case|if|elif|else|select|while|until)\b(?!:)", re.MULTILINE)
-"""A shell script with branches may start one server or the other."""
+BRANCHES = re.compile(
+    r"^\s*((case|if|elif|else|select|while|until|for|function)\b(?!:)|[\w-]+\s*\(\)\s*\{)", re.MULTILINE
+)
+"""A shell script with branches or functions may start one server or the other."""
+ENDED = re.compile(r"\b(wait|kill|pkill|killall)\b")
+"""Between two commands: the first may have ended before the second starts."""
 Devices = frozenset[str]
 ALL: Devices = frozenset({"all"})
 
@@ -31,8 +36,9 @@ class SharedDevice(Rule):
     ``gpu_memory_utilization`` is a share of the whole device, not of what is free. The second server ends with "Free memory
     on device … on startup is less than desired GPU memory utilization (0.95, …)".
 
-    How sure: only servers that the same file starts side by side, in compose services or detached ``docker run`` lines,
-    whose devices are stated and overlap. Services of a compose profile are alternatives and left out.
+    How sure: only servers that the same file starts side by side, in compose services, detached ``docker run`` lines or
+    commands in the background (``&``), whose devices are stated and overlap. Services of a compose profile are alternatives
+    and left out, and so are scripts with branches or functions.
     """
 
     code = "MEM103"
@@ -105,7 +111,7 @@ class SharedDevice(Rule):
             and _overlap(mine, theirs)
             and (other is job or own is None or (launch := launch_of(other)) is None or launch.container is not own)
         ]
-        if len(others) < 2 or others[-1] is not job:
+        if len(others) < 2 or others[-1] is not job or not _side_by_side(others):
             return  # said once, at the last of them
         shares = [(other, _utilization(other)) for other in others]
         if any(share is None for _, share in shares):
@@ -167,7 +173,24 @@ def _devices(job: ServingJob) -> Devices | None:
         if "profiles" in launch.container:
             return None
         return visible or _compose_devices(launch.container)
+    if launch.carrier == "shell" and launch.image is None and launch.command is not None:
+        return visible or (None if "CUDA_VISIBLE_DEVICES" in launch.environment else ALL)
     return None
+
+
+def _side_by_side(jobs: list[ServingJob]) -> bool:
+    """Whether every server but the last is left running; what compose and ``docker run -d`` start is."""
+    for job, following in pairwise(jobs):
+        first, second = launch_of(job), launch_of(following)
+        if first is None or second is None or first.command is None or second.command is None:
+            continue
+        if first.carrier != "shell" or docker_run(first) is not None:
+            continue
+        between = first.document.file.text[first.command.span.end : second.command.span.start]
+        rest = between.split("\n", 1)[0]
+        if not re.search(r"(?<![&>])&(?![&>\d])", rest) or ENDED.search(between):
+            return False
+    return True
 
 
 def _visible(launch: Launch) -> Devices | None:
@@ -180,6 +203,8 @@ def _visible(launch: Launch) -> Devices | None:
 
 def _compose_devices(service: Mapping) -> Devices | None:
     devices = at(service, "deploy", "resources", "reservations", "devices")
+    if devices is None and value_at(service, "runtime") == "nvidia":
+        return ALL  # the images set NVIDIA_VISIBLE_DEVICES=all
     if not isinstance(devices, Sequence) or len(devices.items) != 1:
         return None
     device = devices.items[0]

@@ -34,7 +34,7 @@ class UtilizationRange(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/cache.py",
         "https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
     )
-    catalogue = ("mem-util-percent", "mem-util-range", "mem-util-too-high")
+    catalogue = ("mem-util-percent", "mem-util-range", "mem-util-too-high", "mem-cudagraph-oom")
     parameters = {"highest": Parameter(0.97, "above this nothing is left for CUDA graphs and other processes")}
     good = (example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --gpu-memory-utilization 0.95"),)
     bad = (
