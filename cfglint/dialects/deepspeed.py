@@ -41,7 +41,7 @@ _TELLING = (
 _MINE = frozenset({
     "zero_optimization", "train_micro_batch_size_per_gpu", "steps_per_print", "wall_clock_breakdown",
     "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients", "flops_profiler",
-    "sparse_attention", "gradient_predivide_factor", "compression_training", "data_efficiency",
+    "sparse_attention", "gradient_predivide_factor", "compression_training", "data_efficiency", "elasticity",
 })  # fmt: skip
 """Names few other programs use at the top of a file."""
 

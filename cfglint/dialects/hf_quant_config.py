@@ -99,7 +99,7 @@ class HfQuantConfig(Dialect):
         settings = root.get("quantization")
         if isinstance(settings, Mapping) and "quant_algo" in settings:
             return Recognition(90, because(["quantization.quant_algo", *evidence(root, ("producer",))]))
-        if "model_type" in root or "architectures" in root:
+        if root.index.keys() & _ELSEWHERE:
             return None
         found = evidence(root, _STANDALONE, most=len(_STANDALONE))
         flat = all(key in _STANDALONE or isinstance(root.get(key), Scalar) for key in root.index)

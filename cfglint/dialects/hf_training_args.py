@@ -46,7 +46,11 @@ _SCRIPT_KEYS = frozenset({
     "dataset_config_name", "train_file", "validation_file", "tokenizer_name", "trust_remote_code", "use_peft", "use_lora",
     "lora_r", "lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules", "load_in_4bit", "load_in_8bit",
     "bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant", "packing", "use_flash_attention_2",
-    "max_train_samples", "max_eval_samples", "preprocessing_num_workers", "low_cpu_mem_usage", "config_name",
+    "max_train_samples", "max_eval_samples", "preprocessing_num_workers", "low_cpu_mem_usage", "config_name", "lora",
+    "use_qlora", "q_lora", "lora_enable", "peft", "use_flash_attn", "use_flash_attention", "flash_attn", "max_seq_len",
+    "seq_length", "sequence_length", "cutoff_len", "max_source_length", "max_target_length", "zero_stage", "mixed_precision",
+    "model_init_kwargs", "quantization_config", "peft_method", "r", "target_modules", "streaming", "num_samples",
+    "max_samples", "tokenizer_name_or_path", "model_revision", "use_fast_tokenizer", "host_memory", "compute_metrics",
 })  # fmt: skip
 """Arguments that scripts around ``Trainer`` commonly add."""
 
@@ -77,6 +81,8 @@ _LORA_RANKS = ("lora_r", "lora_rank", "r")
 _PARTIAL = re.compile(r"(^|_)(freeze|frozen)(_|$)|(^|_)lora(_dim|_rank|_r)?$|^only_optimize|^freeze|^tune_mm")
 """Arguments by which scripts of their own train a part of a model: ``freeze_llm``, ``use_llm_lora 16``, ``lora_dim``."""
 _ADAPTER_SWITCHES = ("use_peft", "use_lora", "lora", "use_qlora", "q_lora", "lora_enable", "peft")
+_ADAPTER_WORDS = ("adapter", "peft", "peft_method", "peft_type", "finetuning_method", "tuning_type")
+"""Keys by which scripts name the kind of adapter: ``adapter: lora``."""
 
 
 def state_model(facts: FactReader, *keys: str) -> None:
@@ -215,6 +221,14 @@ def state_quantization(facts: FactReader) -> None:
     for key in ("load_in_8bit", "use_8bit"):
         if facts.on(key):
             facts.state("quantization", "int8", key)
+    for route in (("quantization_config",), ("model_init_kwargs", "quantization_config")):
+        inner = facts.under(*route)
+        if inner.on("load_in_4bit"):
+            double = "nf4-double" if inner.on("bnb_4bit_use_double_quant") else "nf4"
+            fp4 = (text(inner.value("bnb_4bit_quant_type")) or "").lower() == "fp4"
+            inner.state("quantization", "fp4" if fp4 else double, "load_in_4bit")
+        elif inner.on("load_in_8bit"):
+            inner.state("quantization", "int8", "load_in_8bit")
     bits = integer(facts.value("bits"))
     if bits in (4, 8):
         facts.state("quantization", "int8" if bits == 8 else "nf4-double" if nested else "nf4", "bits")
@@ -234,7 +248,10 @@ def adapter_switch(facts: FactReader) -> tuple[str, bool] | None:
         value = boolean(facts.value(key))
         if value is not None and (value or key in ("use_peft", "use_lora")):
             return key, value
-    for key in ("lora_r", "lora_rank"):
+    for key in _ADAPTER_WORDS:
+        if (text(facts.value(key)) or "").strip().lower() in ("lora", "qlora", "dora", "rslora", "adalora"):
+            return key, True
+    for key in ("lora_r", "lora_rank", *(("r",) if facts.given("lora_alpha") else ())):
         if facts.given(key):
             return key, True
     return None
@@ -393,15 +410,16 @@ class HfTrainingArguments(Dialect):
 
     def _small(self, root: Mapping, found: list[str], model: list[str]) -> Recognition | None:
         """A short file all of whose keys are trainer arguments, as people write them for one script."""
+        named = scalar(root.get("deepspeed"))
+        deepspeed = isinstance(named, str) and named.endswith(".json")
         if list(root.index) == ["deepspeed"]:
-            named = scalar(root.get("deepspeed"))
-            return Recognition(30, "deepspeed") if isinstance(named, str) and named.endswith(".json") else None
+            return Recognition(30, "deepspeed") if deepspeed else None
         model = model or evidence(root, ("model_type",))
         loading = evidence(root, ("attn_implementation", "torch_dtype", "dtype")) if model else []
         telling = [key for key in found if key not in _ANYWHERE]
         if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) < 2:
             return None
-        if not (model or (len(found) >= 3 and telling) or len(telling) >= 2):
+        if not (model or deepspeed or (len(found) >= 3 and telling) or len(telling) >= 2):
             return None
         if evidence(root, ("architectures", "hidden_size", "transformers_version")):
             return None

@@ -1,4 +1,4 @@
-"""Launch lines: torchrun, accelerate launch, deepspeed, and the trainers' own commands (axolotl, llamafactory-cli, trl).
+"""Launch lines: torchrun, accelerate launch, deepspeed, colossalai run, and the trainers' own commands (axolotl, llamafactory-cli, trl).
 
 A launch says how many processes run where, names the files of the run, and may carry the trainer's own arguments. Those
 are read by the trainer's dialect from the flags, exactly as from a file.
@@ -141,7 +141,7 @@ class LaunchDialect(Dialect):
     name = "launch"
     title = "Launch lines"
     kind = "train"
-    summary = "torchrun, accelerate launch, deepspeed, axolotl train, llamafactory-cli train, trl, with their arguments"
+    summary = "torchrun, accelerate launch, deepspeed, colossalai run, axolotl train, llamafactory-cli train, trl, with their arguments"
 
     def read_launch(self, launch: Launch) -> Iterator[Reading]:
         started = program(launch.words)
@@ -156,6 +156,8 @@ class LaunchDialect(Dialect):
             yield from reader.accelerate(started)
         elif started.name in ("deepspeed", "deepspeed.launcher.runner"):
             yield from reader.deepspeed(started)
+        elif started.name == "colossalai" and started.arguments and started.arguments[0].text == "run":
+            yield from reader.colossalai(Program("colossalai", started.word, started.arguments[1:]))
         elif reader.is_trainer(started) or reader.known_trainer(started):
             yield from reader.trainer(started, None)
         elif started.script:
@@ -242,6 +244,20 @@ class _Reader:
                     reading.facts.state("nodes", len(hosts), reading.origin("include"))
         self.surroundings(reading)
         yield from self.inner(reading, rest, "module" in _keys(reading.root) or "m" in _keys(reading.root))
+
+    def colossalai(self, started: Program) -> Iterator[Reading]:
+        """A host file without a number of nodes means all hosts in it (colossalai/cli/launcher/run.py)."""
+        own, rest = split_at_script(started.arguments, frozenset({"m"}))
+        reading = self.reading(started, own, frozenset({"m"}), "colossalai run")
+        self.integer(reading, "gpus_per_node", "nproc_per_node")
+        self.integer(reading, "nodes", "num_nodes")
+        hosts = reading.value("host")
+        if isinstance(hosts, str) and not reading.facts.stated("nodes"):
+            reading.facts.state("nodes", len([h for h in hosts.split(",") if h]), reading.origin("host"))
+        elif "hostfile" in _keys(reading.root) and not reading.facts.stated("nodes"):
+            reading.facts.state("nodes", UNKNOWN, reading.origin("hostfile"))
+        self.surroundings(reading)
+        yield from self.inner(reading, rest, "m" in _keys(reading.root))
 
     def reference(self, reading: Reading, role: str, *flags: str) -> None:
         for flag in flags:

@@ -22,6 +22,7 @@ from cfglint.dialects.hf_training_args import (
 )
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, attention, because, boolean, evidence, integer, text
+from cfglint.dialects.values import scalar as _scalar
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Origin, Reading
 from cfglint.source.node import Document, Mapping, Route
 
@@ -307,7 +308,8 @@ class LlamaFactory(Dialect):
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         if "model_name_or_path" in root:
             own = [key for key in root.index if key in _OWN]
-            if "finetuning_type" in root or ("stage" in root and "template" in root):
+            stage = text(_scalar(root.get("stage")))
+            if "finetuning_type" in root or ("stage" in root and ("template" in root or stage in _STAGES)):
                 return Recognition(85, because(evidence(root, _TELLING)))
             if "template" in root and len(own) >= 2:
                 return Recognition(80, because(evidence(root, _TELLING)))

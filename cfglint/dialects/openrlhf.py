@@ -50,6 +50,8 @@ def _task(started: Program) -> str | None:
     name = basename(path).removesuffix(".py")
     if path.endswith(".py") and name in _TASKS:
         flags = {word.text.lstrip("-").partition("=")[0] for word in started.arguments if word.text.startswith("--")}
+        if "plugin" in flags:
+            return None  # ColossalChat's scripts have the same names
         if "pretrain" in flags and flags & {
             "zero_stage",
             "train_batch_size",

@@ -543,9 +543,38 @@ def _plainly_of(expression: str, value: object) -> bool:
     return "any" in members or name in members or (name == "int" and "float" in members)
 
 
+_LAX_BOOLS: Final = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
+_SIMPLE_NUMBER: Final = re.compile(r"[-+]?(?:(?P<whole>[0-9]{1,15})|[0-9]{1,15}\.[0-9]*(?:[eE][-+]?[0-9]{1,2})?)")
+_WORD: Final = re.compile(r"(?![iInN])[A-Za-z/_-][A-Za-z][\w./ -]*")
+
+
+def _lax_member(member: str, value: object) -> bool | None:
+    """Whether lax pydantic takes a value, not of the type as it stands, for a member; None where it has to be asked."""
+    if member in ("int", "float", "bool"):
+        if isinstance(value, str):
+            if member == "bool":
+                return value.lower() in _LAX_BOOLS if value.strip() == value else None
+            number = _SIMPLE_NUMBER.fullmatch(value)
+            if number is not None:
+                return True if member == "float" or number["whole"] else None
+            return False if _WORD.fullmatch(value) else None
+        return False if value is None or isinstance(value, (list, dict)) else None
+    if member.startswith("list[") and isinstance(value, list):
+        return None
+    return False if value is None or isinstance(value, (str, bool, int, float, list, dict)) else None
+
+
 def _accepts(expression: str, value: object, *, strict: bool) -> bool:
     if _plainly_of(expression, value):
         return True
+    plain = value is None or isinstance(value, (str, bool, int, float, list, dict))
+    if strict and plain:
+        return False
+    answers = [_lax_member(member, value) for member in type_members(expression)]
+    if True in answers:
+        return True
+    if None not in answers:
+        return False
     from pydantic import ValidationError
 
     try:

@@ -174,8 +174,13 @@ class TorchTitan(Dialect):
         tables = [key for key in evidence(root, _TABLES, most=len(_TABLES)) if isinstance(root.get(key), Mapping)]
         training = root.get("training")
         telling = {"job", "activation_checkpoint"} & set(tables)
-        if len(tables) >= 4 and telling and isinstance(training, Mapping) and evidence(training, _TRAINING):
+        if not isinstance(training, Mapping) or not evidence(training, _TRAINING):
+            return None
+        if len(tables) >= 4 and telling:
             return Recognition(86, because(tables[:3]))
+        model = root.get("model")
+        if isinstance(model, Mapping) and "flavor" in model and "parallelism" in tables:
+            return Recognition(80, because(["model", "training", "parallelism"]))
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:

@@ -152,13 +152,11 @@ class _Linker:
             if launch.role != "launch" or id(launch) in self.used:
                 continue
             inline = self.inline.get(id(launch), [])
-            configs = [
-                run
-                for reference in launch.references
-                if reference.role == "config"
-                for run in self.resolve(reference)
-                if run.role == "run" and run.document is not launch.document
-            ]
+            configs: list[Reading] = []
+            for reference in (r for reading in (launch, *inline) for r in reading.references if r.role == "config"):
+                for run in self.resolve(reference):
+                    if run.role == "run" and run.document is not launch.document and run not in configs:
+                        configs.append(run)
             self.used.add(id(launch))
             self.used.update(id(r) for r in inline)
             if configs:
