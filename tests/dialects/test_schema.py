@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cfglint.dialects.schema import (
     MISSING,
     KeyInfo,
     Schema,
+    _accepts,
+    _adapter,
     is_unknown,
     json_schema,
     load_schema,
@@ -435,3 +441,39 @@ def complaining_keys(schema: Schema, root: Mapping) -> list[str]:
         if isinstance(node, (Mapping, Sequence, Scalar)) and schema.check_type(route, plain(node), quoted=quoted):
             found.append(str(route[-1]))
     return found
+
+
+EXPRESSIONS = ("int", "float", "bool", "str", "None", "dict", "list", "int | None", "float | int | None", "bool | str",
+    "list[int]", "list[str] | None", "list[float] | float", "dict | str | None", "list[list[int]] | None")  # fmt: skip
+WORDS = ["true", "Yes", "on", "t", "2", "2.0", "2e-5", "1.5e3", "1.", "-7", "+3", "nan", "inf", "-Infinity", "cosine", "a/b",
+    "auto", "", " 2", "1_000", "0x10", "3 ", "yes ", "e5", "adamw_torch", "bf16", "9" * 20]  # fmt: skip
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.sampled_from(WORDS), st.text(max_size=4)
+)
+VALUES = st.one_of(
+    SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(st.sampled_from(["a", "b"]), SCALARS, max_size=1)
+)
+
+
+@given(st.sampled_from(EXPRESSIONS), VALUES, st.booleans())
+def test_answers_without_pydantic_are_those_of_pydantic(expression: str, value: object, strict: bool) -> None:
+    from pydantic import ValidationError
+
+    try:
+        _adapter(expression, strict).validate_python(value)
+        answer = True
+    except ValidationError:
+        answer = False
+    assert _accepts(expression, value, strict=strict) is answer
+
+
+def test_common_values_need_no_pydantic() -> None:
+    code = (
+        "import sys\n"
+        "from cfglint.dialects.schema import _accepts\n"
+        "print(_accepts('float', '2e-5', strict=False), _accepts('int | None', 'cosine', strict=False))\n"
+        "print(_accepts('None', 'bfloat16', strict=False), _accepts('int', '8', strict=True))\n"
+        "print('pydantic' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "False", "False", "False"]
