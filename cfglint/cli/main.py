@@ -106,7 +106,7 @@ def _run(arguments: list[str]) -> int:
             return EXIT_USAGE
         name, arguments = "check", ["check", *arguments]
     parser = argparse.ArgumentParser(prog="cfglint", add_help=False, allow_abbrev=False)
-    subparsers = parser.add_subparsers(dest="command")
+    subparsers = parser.add_subparsers(dest="command", prog="cfglint")  # else argparse imports what formats help
     try:
         module = import_module(COMMANDS[name][0])
     except ModuleNotFoundError as error:

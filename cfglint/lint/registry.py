@@ -53,13 +53,16 @@ def find_rules(plugins: Sequence[str] = (), own: Mapping[str, type[Rule]] | None
         PluginError: a plugin does not import, or two rules share a code.
     """
     unread: dict[str, RuleHead] = {}
-    names = list(dict.fromkeys([*_entry_points(), *plugins]))
-    if names[0] == BUILT_IN:
-        unread = {head.code: head for head in _indexed(BUILT_IN) or ()}
     rules = dict(own or {})
-    for name in names[1:] if unread else names:
+    for name in dict.fromkeys([*_entry_points(), *plugins]):
         try:
-            modules = list(_modules(import_module(name)))
+            package = import_module(name)
+            index = read_index(name, package.__path__[0]) if name == BUILT_IN else None
+            if index is None:
+                modules = list(_modules(package))
+            else:
+                unread = {head.code: head for head in index.heads}
+                modules = [import_module(changed) for changed in index.changed]
         except (Exception, SystemExit) as error:
             raise PluginError(f"rule plugin {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         for module in modules:
@@ -78,12 +81,6 @@ def find_rules(plugins: Sequence[str] = (), own: Mapping[str, type[Rule]] | None
 def load_rules(plugins: Sequence[str] = ()) -> dict[str, type[Rule]]:
     """The same with every module imported: for those who look at all rules."""
     return dict(find_rules(plugins))
-
-
-def _indexed(name: str) -> list[RuleHead] | None:
-    package = import_module(name)
-    folder = getattr(package, "__path__", [""])[0]
-    return read_index(name, folder)
 
 
 def _entry_points() -> list[str]:

@@ -1,8 +1,8 @@
 """An index of a package's rules: what choosing rules needs to know of each, so that only those that run are imported.
 
-``rules/index.json`` is written by ``docs/build_rules.py``. It lists every module of the package with its size; where a
-module was added, removed or has another size since, the index is passed over and all modules are imported: a rule that
-is being written is seen at once, only later. Other packages have no index, their modules are all imported.
+``rules/index.json`` is written by ``docs/build_rules.py``. It lists every module of the package with its size; modules
+that were added or have another size since are imported, and so are rules that inherit from them: a rule that is being
+written counts as it stands. Other packages have no index, their modules are all imported.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class RuleHead:
     class_name: str
 
 
+@dataclass(slots=True, eq=False)
+class Index:
+    """What is known of a package's rules. ``changed``: modules that have to be looked at."""
+
+    heads: list[RuleHead]
+    changed: list[str]
+
+
 def head_of(rule: type[Rule]) -> RuleHead:
     """The head of a rule that is imported."""
     return RuleHead(
@@ -53,38 +61,60 @@ def head_of(rule: type[Rule]) -> RuleHead:
 
 def index_text(package: str, folder: str, rules: Iterable[type[Rule]]) -> str:
     """The index of a package as it is written. ``folder`` is the package's."""
-    rows = [
-        {
+    rows = []
+    for rule in sorted(rules, key=lambda rule: rule.code):
+        head = head_of(rule)
+        own = [c.__module__ for c in rule.__mro__ if c.__module__.startswith(f"{package}.")]
+        row: dict[str, Any] = {
             "code": head.code,
             "name": head.name,
-            "persona": head.persona,
-            "preview": head.preview,
-            "checks": head.checks,
-            "parameters": head.parameters,
-            "module": head.module.removeprefix(f"{package}."),
+            "modules": [name.removeprefix(f"{package}.") for name in dict.fromkeys(own)],
             "class": head.class_name,
+            "checks": head.checks,
         }
-        for head in sorted(map(head_of, rules), key=lambda head: head.code)
-    ]
-    sizes = ",\n".join(f"  {json.dumps(name)}: {size}" for name, size in sorted(module_sizes(folder).items()))
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    return f'{{"version": {VERSION},\n "modules": {{\n{sizes}\n }},\n "rules": [\n{lines}\n ]}}\n'
+        if head.persona != "default":
+            row["persona"] = head.persona
+        if head.preview:
+            row["preview"] = True
+        if head.parameters:
+            row["parameters"] = head.parameters
+        rows.append(json.dumps(row))
+    sizes = [f"{json.dumps(name)}: {size}" for name, size in sorted(module_sizes(folder).items())]
+    modules, lines = ",\n  ".join(sizes), ",\n  ".join(rows)
+    return f'{{"version": {VERSION},\n "modules": {{\n  {modules}\n }},\n "rules": [\n  {lines}\n ]}}\n'
 
 
-def read_index(package: str, folder: str) -> list[RuleHead] | None:
-    """The heads of a package's rules, or None where there is no index, or one of other modules than are there."""
+def read_index(package: str, folder: str) -> Index | None:
+    """The index of a package, or None where there is none that can be used."""
     try:
         with open(os.path.join(folder, INDEX_FILE), encoding="utf-8") as stream:
             content: Any = json.load(stream)
-        if content["version"] != VERSION or content["modules"] != module_sizes(folder):
+        if content["version"] != VERSION:
             return None
-        return [_head(package, row) for row in content["rules"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        listed, present = content["modules"], module_sizes(folder)
+        changed = {name for name, size in present.items() if listed.get(name) != size}
+        gone = {name for name in listed if name not in present}
+        heads = []
+        for row in content["rules"]:
+            if changed or gone:
+                files = [f"{name.replace('.', '/')}.py" for name in row["modules"]]
+                if not gone.isdisjoint(files):
+                    continue
+                if not changed.isdisjoint(files):
+                    changed.add(files[0])
+                    continue
+            heads.append(_head(package, row))
+        return Index(heads, sorted(_module(package, name) for name in changed))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
 
 
 def module_sizes(folder: str) -> dict[str, int]:
-    """Bytes of every module below a package's folder, by path from it. Raises OSError (a package inside an archive)."""
+    """Bytes of every module below a package's folder, by path from it (``batch/warmup_twice.py``).
+
+    Raises:
+        OSError: the package lies inside an archive.
+    """
     sizes: dict[str, int] = {}
     open_folders = [("", folder)]
     while open_folders:
@@ -99,14 +129,19 @@ def module_sizes(folder: str) -> dict[str, int]:
     return sizes
 
 
+def _module(package: str, path: str) -> str:
+    steps = path.removesuffix(".py").split("/")
+    return ".".join([package, *(steps[:-1] if steps[-1] == "__init__" else steps)])
+
+
 def _head(package: str, row: Mapping[str, Any]) -> RuleHead:
     return RuleHead(
         row["code"],
         row["name"],
-        row["persona"],
-        row["preview"],
+        row.get("persona", "default"),
+        row.get("preview", False),
         tuple(row["checks"]),
-        tuple(row["parameters"]),
-        f"{package}.{row['module']}",
+        tuple(row.get("parameters", ())),
+        f"{package}.{row['modules'][0]}",
         row["class"],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -12,42 +11,63 @@ from pathlib import Path
 import pytest
 
 from cfglint.lint.registry import RuleSet, _entry_points, _entry_points_in, find_rules, load_rules
-from cfglint.lint.rule_index import head_of, module_sizes, read_index
+from cfglint.lint.rule_index import head_of, index_text, read_index
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules"
 
 
 def test_index_is_fresh() -> None:
-    heads = read_index("cfglint_rules", str(RULES))
-    assert heads is not None, "rules/index.json is stale: python docs/build_rules.py"
-    for head in heads:
-        rule = getattr(import_module(head.module), head.class_name)
-        own = head_of(rule)
+    index = read_index("cfglint_rules", str(RULES))
+    assert index is not None and index.changed == [], "rules/index.json is stale: python docs/build_rules.py"
+    for head in index.heads:
+        own = head_of(getattr(import_module(head.module), head.class_name))
         assert [getattr(head, name) for name in head.__slots__] == [getattr(own, name) for name in own.__slots__]
     package = {code for code, rule in load_rules().items() if rule.__module__.startswith("cfglint_rules.")}
-    assert package == {head.code for head in heads}
+    assert package == {head.code for head in index.heads}
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    shutil.copytree(RULES, tmp_path / "rules", ignore=shutil.ignore_patterns("__pycache__"))
-    sizes = module_sizes(str(tmp_path / "rules"))
-    path = tmp_path / "rules" / "index.json"
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "modules": sizes}), "utf-8")
-    return tmp_path / "rules"
+    """A copy of the rules with a fresh index."""
+    folder = tmp_path / "rules"
+    shutil.copytree(RULES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    ours = [rule for rule in load_rules().values() if rule.__module__.startswith("cfglint_rules.")]
+    (folder / "index.json").write_text(index_text("cfglint_rules", str(folder), ours), "utf-8")
+    return folder
 
 
-def test_index_is_passed_over_where_modules_differ(package: Path) -> None:
-    assert read_index("cfglint_rules", str(package)) is not None
-    new = package / "batch" / "brand_new.py"
-    new.write_text("x = 1\n", "utf-8")
-    assert read_index("cfglint_rules", str(package)) is None
-    new.unlink()
-    assert read_index("cfglint_rules", str(package)) is not None
-    changed = package / "batch" / "warmup_twice.py"
-    changed.write_text(changed.read_text("utf-8") + "\n", "utf-8")
-    assert read_index("cfglint_rules", str(package)) is None
+def changed(package: Path) -> list[str]:
+    index = read_index("cfglint_rules", str(package))
+    assert index is not None
+    return [name.removeprefix("cfglint_rules.") for name in index.changed]
+
+
+def heads(package: Path) -> set[str]:
+    index = read_index("cfglint_rules", str(package))
+    assert index is not None
+    return {head.code for head in index.heads}
+
+
+def test_modules_that_differ_are_looked_at_anew(package: Path) -> None:
+    everything = heads(package)
+    assert changed(package) == [] and "BAT017" in everything and "SRC001" in everything
+    (package / "batch" / "brand_new.py").write_text("x = 1\n", "utf-8")
+    assert changed(package) == ["batch.brand_new"] and heads(package) == everything
+    (package / "batch" / "brand_new.py").unlink()
+    twice = package / "batch" / "warmup_twice.py"
+    code = next(code for code, rule in load_rules().items() if rule.__module__.endswith(".warmup_twice"))
+    twice.write_text(twice.read_text("utf-8") + "\n", "utf-8")
+    assert changed(package) == ["batch.warmup_twice"] and heads(package) == everything - {code}
+    twice.unlink()
+    assert changed(package) == [] and heads(package) == everything - {code}
+
+
+def test_rules_that_inherit_from_a_module_that_differs_are_looked_at_anew(package: Path) -> None:
+    base = package / "source" / "problem.py"
+    base.write_text(base.read_text("utf-8") + "\n", "utf-8")
+    assert {"source.problem", "source.duplicate_key"} <= set(changed(package))
+    assert not [code for code in heads(package) if code.startswith("SRC")]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 2}', '{"version": 1, "modules": {}, "rules": [1]}'])
