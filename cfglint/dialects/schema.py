@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import abc
+from collections import ChainMap, abc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -285,13 +285,10 @@ class Schema:
                 return found
         return None
 
-    def all_keys(self) -> dict[str, KeyInfo]:
-        """Every top-level key, those of the bases included; the table's own win."""
-        merged: dict[str, KeyInfo] = {}
-        for base in reversed(self.bases):
-            merged.update(base.all_keys())
-        merged.update(self.keys)
-        return merged
+    def all_keys(self) -> abc.Mapping[str, KeyInfo]:
+        """Every top-level key, those of the bases included; the table's own win, then the first base's."""
+        # typed for dicts that can be changed; nobody changes these
+        return ChainMap(self.keys, *(base.all_keys() for base in self.bases))  # type: ignore[arg-type]
 
     def owner_of(self, *route: str | int) -> Schema | None:
         """The table whose framework's version a key goes by: this one, a base it takes the key from, or the table of

@@ -38,10 +38,25 @@ class Example:
     note: str = ""
 
 
+class _Dedented(Mapping[str, str]):
+    """Texts without their common indentation; removed when they are asked for, as most runs show no example."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, name: str) -> str:
+        return cleandoc(self._texts[name]) + "\n"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
 def example(path: str | Mapping[str, str], text: str = "", **rest: Any) -> Example:
     """``example("train.yaml", "...", gpu="T4")``, or a mapping of several files. Common indentation is removed."""
-    files = {path: text} if isinstance(path, str) else path
-    return Example({name: cleandoc(body) + "\n" for name, body in files.items()}, **rest)
+    return Example(_Dedented({path: text} if isinstance(path, str) else path), **rest)
 
 
 @dataclass(frozen=True)
