@@ -29,6 +29,14 @@ _METHODS = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4
 _STANDALONE = ("quant_method", "bits", "w_bit", "group_size", "q_group_size", "desc_act", "zero_point", "load_in_4bit",
                "load_in_8bit", "bnb_4bit_quant_type", "damp_percent", "true_sequential", "version", "sym")  # fmt: skip
 
+_ELSEWHERE = frozenset({
+    "model_type", "architectures", "model_name_or_path", "model_name", "model_id", "base_model", "output_dir",
+    "per_device_train_batch_size", "learning_rate",
+})  # fmt: skip
+"""Keys of files that hold more than how weights are stored: a model's config, a trainer's arguments."""
+
+_BITSANDBYTES = ("bnb_4bit_", "load_in_", "llm_int8_")
+
 
 def quantization_of(facts: FactReader) -> tuple[str, Route] | None:
     """The stored form of the weights and the key that decides it; None where it cannot be told."""
@@ -114,6 +122,8 @@ class HfQuantConfig(Dialect):
         gptq = "bits" in root and "group_size" in root and ("desc_act" in root or "damp_percent" in root)
         awq = "w_bit" in root and "q_group_size" in root
         bitsandbytes = "bnb_4bit_quant_type" in root and "load_in_4bit" in root and "bnb_4bit_compute_dtype" in root
+        if len(root.index) >= 2 and all(key.startswith(_BITSANDBYTES) for key in root.index):
+            return Recognition(70, because(list(root.index)[:3]))
         if (gptq or awq or bitsandbytes) and len(found) * 2 >= len(root.index) - 4:
             return Recognition(70, because(found[:3]))
         return None

@@ -13,6 +13,7 @@ from typing import Any
 from cfglint.dialects.base import Dialect, Launch
 from cfglint.dialects.carriers.command import Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
+from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
@@ -91,7 +92,14 @@ TRAINER_KEYS = frozenset(
     ]
 )
 TRAINER_KEYS_NEEDED = 4
-"""Trainer arguments a script's flags must hold to be read as Hugging Face's."""
+"""Trainer arguments a script's flags must hold to be read as Hugging Face's, where no model is among them."""
+BESIDE_A_MODEL = 2
+"""Trainer arguments needed beside ``model_name_or_path``."""
+TELLING_KEYS = frozenset({
+    "fp16", "bf16", "tf32", "do_train", "deepspeed", "fsdp", "per_device_train_batch_size", "num_train_epochs",
+    "lr_scheduler_type", "gradient_checkpointing", "evaluation_strategy", "eval_strategy", "save_strategy",
+})  # fmt: skip
+"""Those of them that scripts with a loop of their own seldom have."""
 SERVERS = ("vllm", "sglang", "lmdeploy")
 
 
@@ -337,7 +345,7 @@ class _Reader:
     def plain_script(self, started: Program) -> Iterator[Reading]:
         """``python train.py`` with enough trainer arguments, or with a DeepSpeed config, is a launch on one process."""
         arguments = read_flags(started.arguments, several=SEVERAL)
-        if len(TRAINER_KEYS & set(arguments.mapping.keys())) >= TRAINER_KEYS_NEEDED:
+        if _trainer_arguments(set(arguments.mapping.keys())):
             yield from self.trainer(started, None)
 
     def environment(self, reading: Reading) -> None:
@@ -372,9 +380,10 @@ class _Reader:
         keys = set(mapping.keys())
         name = dialect
         if name is None:
-            if len(TRAINER_KEYS & keys) < TRAINER_KEYS_NEEDED and not (has_config and TRAINER_KEYS & keys):
+            if not _trainer_arguments(keys) and not (has_config and TRAINER_KEYS & keys):
                 return
-            name = "hf-training-args"
+            trl = dialect_named("trl") if trainer else None
+            name = "trl" if trl is not None and trl.recognise(self.document, mapping) else "hf-training-args"
         reader = dialect_named(name)
         if reader is None or not keys or (has_config and not (keys - set(CONFIG_FLAGS))):
             return
@@ -397,6 +406,14 @@ SEVERAL = frozenset(
 """Trainer flags that take several words (``nargs="+"``)."""
 
 _CONFIG = re.compile(r"\.(ya?ml|json|toml|cfg)$", re.IGNORECASE)
+
+
+def _trainer_arguments(keys: set[str]) -> bool:
+    """Whether a script's flags are those of Hugging Face's ``TrainingArguments``."""
+    if len(TRAINER_KEYS & keys) >= TRAINER_KEYS_NEEDED:
+        return True
+    known = keys & frozenset(TRAINING_ARGUMENTS)
+    return "model_name_or_path" in keys and len(known) >= BESIDE_A_MODEL and bool(known & TELLING_KEYS)
 
 
 def _is_config(value: Any) -> bool:

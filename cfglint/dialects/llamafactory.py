@@ -21,8 +21,7 @@ from cfglint.dialects.hf_training_args import (
     state_sharding,
 )
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, attention, because, boolean, evidence, integer, text
-from cfglint.dialects.values import scalar as _scalar
+from cfglint.dialects.values import FactReader, attention, because, boolean, evidence, integer, scalar, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Origin, Reading
 from cfglint.source.node import Document, Mapping, Route
 
@@ -308,7 +307,7 @@ class LlamaFactory(Dialect):
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         if "model_name_or_path" in root:
             own = [key for key in root.index if key in _OWN]
-            stage = text(_scalar(root.get("stage")))
+            stage = text(scalar(root.get("stage")))
             if "finetuning_type" in root or ("stage" in root and ("template" in root or stage in _STAGES)):
                 return Recognition(85, because(evidence(root, _TELLING)))
             if "template" in root and len(own) >= 2:
