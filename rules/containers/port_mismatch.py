@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from cfglint.dialects.base import Launch
 from cfglint.jobs.facts import FileOrigin
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Mapping, Scalar, Sequence, at, value_at
+from cfglint.source.node import Mapping, Node, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
 
 from ..serving.server import PORT_ARGUMENTS, docker_run, engine, launch_of, managed, runs, statement
-from .pod import engine_port, in_kubernetes, pod_spec
+from .pod import engine_port, in_kubernetes, pod_spec, services_of
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
@@ -21,11 +23,13 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 class PortMismatch(Rule):
     """A probe or a published port points at another port than the server listens on.
 
-    vLLM listens on 8000, SGLang on 30000, TGI's image on 80 and LMDeploy on 23333 unless told otherwise. A probe on another port never succeeds and the pod is restarted or
-    never ready; a published port leads to "connection refused".
+    vLLM listens on 8000, SGLang on 30000, TGI's image on 80 and LMDeploy on 23333 unless told otherwise. A probe on another
+    port never succeeds and the pod is restarted or never ready; a published port, or a Service's ``targetPort``, leads to
+    "connection refused".
 
-    How sure: both ports are stated as numbers (or names that the container declares). Probes are judged where the pod has
-    no other container that may listen there, published ports where the image's entrypoint is the server and nothing else.
+    How sure: both ports are stated as numbers (or names that the container declares). Probes and Services are judged where
+    the pod has no other container that may listen there, published ports where the image's entrypoint is the server and
+    nothing else. A declared ``containerPort`` opens nothing by itself: a warning.
     """
 
     code = "CTR010"
@@ -112,9 +116,29 @@ class PortMismatch(Rule):
                     job=job,
                 )
             return
-        yield from self._probes(job, port, label)
+        if launch is not None and launch.carrier == "compose" and launch.container is not None:
+            yield from self._compose(job, launch, launch.container, port, label)
+            return
+        yield from self._pod(job, port, label, context)
 
-    def _probes(self, job: ServingJob, port: int, label: str) -> Iterator[Finding]:
+    def _compose(self, job: ServingJob, launch: Launch, service: Mapping, port: int, label: str) -> Iterator[Finding]:
+        if "network_mode" in service or "extends" in service:
+            return
+        ports = service.get("ports")
+        inner = [(item, _target(item)) for item in (ports.items if isinstance(ports, Sequence) else [])]
+        known = [number for _, number in inner if number is not None]
+        if not known or len(known) != len(inner) or port in known:
+            return
+        item = inner[0][0]
+        yield self.finding(
+            f"port {known[0]} of the container is published, and {label}",
+            FileOrigin(launch.document, ("ports",), item.span, item.span),
+            (statement(job, "port"), f"port {port}"),
+            help=f"publish port {port} of the container, or --port {known[0]}",
+            job=job,
+        )
+
+    def _pod(self, job: ServingJob, port: int, label: str, context: Context) -> Iterator[Finding]:
         launch = in_kubernetes(job)
         spec = pod_spec(launch) if launch is not None else None
         if launch is None or spec is None or launch.container is None:
@@ -126,7 +150,8 @@ class PortMismatch(Rule):
         ports = launch.container.get("ports")
         for item in ports.items if isinstance(ports, Sequence) else []:
             if isinstance(item, Mapping):
-                names[value_at(item, "name")] = value_at(item, "containerPort")
+                number = value_at(item, "containerPort")
+                names[value_at(item, "name") or number] = number
         wrong: list[tuple[FileOrigin, str, int]] = []
         for probe in PROBES:
             for check in ("httpGet", "tcpSocket"):
@@ -155,6 +180,54 @@ class PortMismatch(Rule):
                 help=f"port: {port}, or --port {number}",
                 job=job,
             )
+            return
+        for document, service in services_of(launch, context):
+            given = at(service, "spec", "ports")
+            targets = [
+                (item, _service_target(item, names)) for item in (given.items if isinstance(given, Sequence) else [])
+            ]
+            sent = [number for _, number in targets if number is not None]
+            if sent and len(sent) == len(targets) and port not in sent:
+                item = targets[0][0]
+                yield self.finding(
+                    f"Service {value_at(service, 'metadata', 'name')!s} sends to port {sent[0]}, and {label}",
+                    FileOrigin(document, ("spec", "ports"), item.span, item.span),
+                    (statement(job, "port"), f"port {port}"),
+                    help=f"targetPort: {port}, or --port {sent[0]}",
+                    job=job,
+                )
+                return
+        declared = [number for number in names.values() if isinstance(number, int)]
+        if declared and len(declared) == len(names) and port not in declared and isinstance(ports, Sequence):
+            first = ports.items[0]
+            yield self.finding(
+                f"the container declares port {declared[0]}, and {label}",
+                FileOrigin(launch.document, ("ports",), first.span, first.span),
+                (statement(job, "port"), f"port {port}"),
+                help=f"containerPort: {port}, or --port {declared[0]}",
+                severity="warning",
+                confidence="medium",
+                job=job,
+            )
+
+
+def _target(item: Node) -> int | None:
+    """The container's side of an item of compose's ``ports``."""
+    if isinstance(item, Mapping):
+        number = value_at(item, "target")
+        return number if isinstance(number, int) else None
+    text = str(item.value) if isinstance(item, Scalar) else ""
+    last = text.rpartition(":")[2].partition("/")[0]
+    return int(last) if ":" in text and last.isdigit() else None
+
+
+def _service_target(item: Node, names: dict[Any, Any]) -> int | None:
+    """The container's port that a Service's port leads to; None for a name that the container does not declare."""
+    target = value_at(item, "targetPort")
+    if target is None:
+        target = value_at(item, "port")
+    found = names.get(target) if isinstance(target, str) and not target.isdigit() else target
+    return int(found) if isinstance(found, (int, str)) and str(found).isdigit() else None
 
 
 def _inner(word: Word) -> int | None:

@@ -17,7 +17,7 @@ FAMILIES = {
     "gptq": "gptq", "gptq_marlin": "gptq", "auto_gptq": "gptq", "gptq_marlin_24": "gptq", "gptq_bitblas": "gptq",
     "fp8": "fp8", "compressed-tensors": "compressed-tensors", "bitsandbytes": "bitsandbytes", "gguf": "gguf",
     "fbgemm_fp8": "fbgemm_fp8", "quark": "quark", "modelopt": "modelopt", "modelopt_fp4": "modelopt", "aqlm": "aqlm",
-    "mxfp4": "mxfp4", "hqq": "hqq", "torchao": "torchao",
+    "mxfp4": "mxfp4", "hqq": "hqq", "torchao": "torchao", "auto-round": "auto-round",
 }  # fmt: skip
 """Methods that vLLM takes for one another (``override_quantization_method`` of each). Methods that override any checkpoint
 (humming, moe_wna16, inc) and the online ones are not listed."""
@@ -43,7 +43,10 @@ class QuantizationMismatch(Rule):
     severity = "error"
     kinds = ("serve",)
     fixable = "safe"
-    evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
+        "https://github.com/intel/auto-round/issues/2242",
+    )
     catalogue = ("quant-flag-mismatch",)
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen3-32B-FP8 --quantization fp8"),
