@@ -109,17 +109,22 @@ def similar_models(name: str, n: int = 3) -> tuple[str, ...]:
     wanted = name.strip().rstrip("/").lower()
     if not wanted:
         return ()
-    names = _names()
-    own = wanted.rsplit("/", 1)[-1]
-    by_name: dict[str, list[str]] = {}
-    for key in names:
-        by_name.setdefault(key.rsplit("/", 1)[-1], []).append(key)
+    own, by_name = wanted.rsplit("/", 1)[-1], _names_without_owner()
     found: list[str] = list(by_name.get(own, []))
     for match in difflib.get_close_matches(own, by_name, n=n, cutoff=0.7):
         found += [key for key in by_name[match] if key not in found]
     owner = wanted.rsplit("/", 1)[0] if "/" in wanted else ""
     found.sort(key=lambda key: owner != "" and not key.startswith(owner + "/"))  # stable: the same owner's first
     return tuple(_spelled(key) for key in found[:n])
+
+
+@functools.lru_cache(maxsize=1)
+def _names_without_owner() -> dict[str, list[str]]:
+    """Ids and aliases by what follows their owner."""
+    table: dict[str, list[str]] = {}
+    for key in _names():
+        table.setdefault(key.rsplit("/", 1)[-1], []).append(key)
+    return table
 
 
 def model_ids() -> tuple[str, ...]:
