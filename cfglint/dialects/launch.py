@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cfglint.dialects.base import Dialect, Launch
-from cfglint.dialects.carriers.command import Program, basename, program
+from cfglint.dialects.carriers.command import PER_NODE, Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
 from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
@@ -225,6 +225,9 @@ class _Reader:
         origin = reading.origin("num_processes")
         if not isinstance(total, int) or isinstance(total, bool) or total < 1:
             reading.facts.state("gpus_per_node", UNKNOWN, origin)
+            return
+        if PER_NODE in self.launch.context:
+            reading.facts.state("gpus_per_node", total, origin)
             return
         around = self.launch.nodes[0] if self.launch.nodes is not None else None
         nodes = reading.facts.value("nodes") or around

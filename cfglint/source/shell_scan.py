@@ -29,6 +29,7 @@ from cfglint.source.shell_words import (
     MAX_NESTING,
     NAME,
     NEWLINE,
+    PLACEHOLDER,
     PLAIN,
     OpenQuote,
     Stop,
@@ -68,6 +69,8 @@ _RESERVED: Final = frozenset(
 )
 _DECLARERS: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+_COMMAND_OPTIONS: Final = frozenset({"--wrap", "--command", "--COMMAND"})
+"""Options that hold a command: of sbatch, of xpk, gcloud and MaxText's multihost runners."""
 _TESTS: Final = frozenset({"[", "[[", "test"})
 
 
@@ -179,7 +182,7 @@ class Scanner(WordReader):
                 at = self.control(at)
             else:
                 redirect = _REDIRECT.match(text, at)
-                if redirect:
+                if redirect and not PLACEHOLDER.match(text, at):
                     at = self.redirect(at, redirect)
                 else:
                     at = self.token(at)
@@ -753,7 +756,7 @@ class Scanner(WordReader):
     # scripts inside commands
 
     def inner(self, command: Command, fields: list[list[Piece]]) -> None:
-        """``bash -c '…'``, ``eval "…"`` and ``sbatch --wrap "…"`` hold commands of their own."""
+        """``bash -c '…'``, ``eval "…"``, ``sbatch --wrap "…"`` and ``--command "…"`` of any program hold commands of their own."""
         words = command.words
         for i, word in enumerate(words[:-1]):
             name = word.text.rpartition("/")[2]
@@ -767,14 +770,17 @@ class Scanner(WordReader):
         program = command.program
         if program == "eval" and len(words) == 2 and any(blank in words[1].text for blank in " \t\n"):
             self.nested(*_characters(fields[1]))
-        elif program == "sbatch":
+        else:
             for i, word in enumerate(words):
-                if word.text == "--wrap" and i + 1 < len(words):
-                    self.nested(*_characters(fields[i + 1]))
-                elif word.text.startswith("--wrap="):
+                option, equals, _ = word.text.partition("=")
+                if option not in _COMMAND_OPTIONS:
+                    continue
+                if equals:
                     text, starts, ends = _characters(fields[i])
-                    cut = len("--wrap=")
+                    cut = len(option) + 1
                     self.nested(text[cut:], starts[cut:], ends[cut:])
+                elif i + 1 < len(words) and any(blank in words[i + 1].text for blank in " \t\n"):
+                    self.nested(*_characters(fields[i + 1]))
 
     def nested(self, text: str, starts: list[int], ends: list[int], *, directives: bool = False) -> None:
         self.budget[1] -= len(text) + NESTED_COST

@@ -15,6 +15,8 @@ MAX_FAILURES: Final = 4
 MAX_NESTING: Final = 8
 """Scripts inside scripts, and defaults inside defaults."""
 PLAIN: Final = re.compile(r"[^ \t\r\n\\'\"$`;&|<>()]+")
+PLACEHOLDER: Final = re.compile(r"<[A-Za-z](?:[\w ./:,'-]{0,78}[\w.])?>")
+"""``<PATH TO THE DATASET>``: to be filled in by hand; a shell would take it for two redirections."""
 _IN_DOUBLE: Final = re.compile(r"[^\\\"$`]+")
 _IN_HEREDOC: Final = re.compile(r"[^\\$`]+")
 NEWLINE: Final = re.compile(r"\r\n|\n|\r")
@@ -135,12 +137,18 @@ class WordReader:
                     raise OpenQuote(at, "a process substitution")
                 fields.add(self.piece(text[at:end], at, end, known=False))
                 at = end
+            elif char == "<" and (placeholder := PLACEHOLDER.match(text, at, size)):
+                fields.add(self.piece(placeholder.group(), at, placeholder.end(), known=False))
+                at = placeholder.end()
             else:
                 break
         return min(at, size)
 
-    def double_quoted(self, at: int, fields: Fields, *, heredoc: bool = False) -> int:
-        """Text up to the closing double quote (or to the end of a heredoc); the offset behind it."""
+    def double_quoted(self, at: int, fields: Fields, *, heredoc: bool = False, inner: bool = False) -> int:
+        """Text up to the closing double quote (or to the end of a heredoc); the offset behind it.
+
+        ``inner``: up to the next double quote or the end, which is left where it stands.
+        """
         text, size = self.text, self.size
         opened = at - 1
         pattern = _IN_HEREDOC if heredoc else _IN_DOUBLE
@@ -152,7 +160,7 @@ class WordReader:
                 continue
             char = text[at]
             if char == '"':
-                return at + 1
+                return at if inner else at + 1
             if char == "\\":
                 newline = NEWLINE.match(text, at + 1, size)
                 if newline:
@@ -167,7 +175,7 @@ class WordReader:
                 at = self.dollar(at, fields, quoted=True)
             else:
                 at = self.backtick(at, fields, quoted=True)
-        if heredoc:
+        if heredoc or inner:
             return min(at, size)
         raise OpenQuote(opened, "quotes")
 
@@ -365,14 +373,7 @@ class WordReader:
         """A default inside double quotes: double quotes in it open and close, single quotes are text."""
         if self.text[at] == '"':
             return self.double_quoted(at + 1, fields)
-        before = at
-        stop = self.text.find('"', at, self.size)
-        size, self.size = self.size, stop if stop >= 0 else self.size
-        try:
-            at = self.double_quoted(at, fields, heredoc=True)
-        finally:
-            self.size = size
-        return max(at, before + 1)
+        return max(self.double_quoted(at, fields, inner=True), at + 1)
 
     def expand_text(self, at: int, end: int, fields: Fields, *, literal: bool) -> None:
         """Heredoc text: dollar signs count, quotes do not."""

@@ -100,6 +100,10 @@ def test_words(text: str, expected: list[str]) -> None:
         ("read -r -d '' A <<'EOF'\n--x 1\n  --y 2\nEOF\nrun $A", ["--x", "1", "--y", "2"]),
         ("N=4\nA=$(cat <<EOF\n--x $N\n--y\nEOF\n)\nrun $A", ["--x", "4", "--y"]),
         ("A=${B:-${C:-7}}\nrun $A", ["7"]),
+        ("A=\"${B:-$(basename \"${C,,}\")-x}\"\nrun $A end", ["?$(basename \"${C,,}\")-x", "end"]),
+        ("A=\"${B:-$(f \"${C[0]}\")/../..}\"\nrun \"${D:-$(g \"a b\")}\" end", ["?$(g \"a b\")", "end"]),
+        ("run --load <PATH TO CHECKPOINT> --save a/<RUN>/b -n 8", ["--load", "?<PATH TO CHECKPOINT>", "--save", "?a/<RUN>/b", "-n", "8"]),
+        ("A='--vocab <PATH TO vocab.json> --save x'\nsh -c \"run $A\"", ["--vocab", "?<PATH TO vocab.json>", "--save", "x"]),
     ],
 )  # fmt: skip
 def test_variables(text: str, expected: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from cfglint.dialects.base import Launch
 from cfglint.source.shell import Word
@@ -44,6 +45,8 @@ WRAPPERS = frozenset(
         "xargs",
         "setsid",
         "taskset",
+        "ssh",
+        "coverage",
         "then",
         "do",
         "else",
@@ -70,6 +73,9 @@ STARTERS = frozenset(
         "tune",
         "litgpt",
         "composer",
+        "colossalai",
+        "ft_launcher",
+        "automodel",
         "text-generation-launcher",
         "lmdeploy",
         "llama-server",
@@ -119,7 +125,7 @@ def unwrap(words: list[Word]) -> list[Word]:
     """The words from the program that matters on. Words of a wrapper that leads nowhere known come back unchanged."""
     if not words:
         return words
-    submitted = _submitted_to_ray(words)
+    submitted = _submitted_to_ray(words) or submission(words)
     if submitted:
         return unwrap(submitted)
     if not _wraps(words[0]):
@@ -143,13 +149,14 @@ def programs_of_dialects() -> frozenset[str]:
     return frozenset(name for dialect in dialects() for name in dialect.programs)
 
 
-RUNNERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi"})
+RUNNERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"})
 """Tools whose ``run`` starts a command in a project's environment."""
 RUNNERS_TAKE = frozenset({
     "--with", "--extra", "--group", "--env-file", "--directory", "--project", "--package", "--python", "-p",
     "--with-requirements", "--index", "--config-file", "--only-group", "--no-group", "-e", "--environment",
+    "-n", "--name", "--prefix", "--cwd",
 })  # fmt: skip
-"""Options of ``uv run`` and ``pixi run`` that take a word; the others take none."""
+"""Options of ``uv run``, ``pixi run`` and ``conda run`` that take a word; the others take none."""
 
 
 def _run_in_environment(words: list[Word]) -> list[Word]:
@@ -187,6 +194,50 @@ def _submitted_to_ray(words: list[Word]) -> list[Word]:
     return []
 
 
+def submission(words: list[Word]) -> list[Word]:
+    """The command that another program is asked to run behind a lone ``--``: ``mason.py [options] -- COMMAND``.
+
+    Empty where a launcher itself comes first: its ``--`` is its own.
+    """
+    first = basename(words[0].text)
+    if first in STARTERS and not first.startswith("python"):
+        return []
+    for i, word in enumerate(words[:-1]):
+        if word.text == "--":
+            name = basename(words[i + 1].text)
+            if name in STARTERS or name in WRAPPERS or name.startswith(("python3.", "torchrun")):
+                return words[i + 1 :]
+    return []
+
+
+SUBMITTERS: Final = {"mason.py": ("gpus", "num_nodes"), "gantry": ("gpus", "replicas")}
+"""Submitters to Beaker, with their options for GPUs per node and for nodes (mason.py of open-instruct, gantry's ``run``)."""
+
+
+PER_NODE: Final = "processes-per-node"
+"""In a launch's context: ``--num_processes`` counts those of one node; the submitter multiplies it (mason.py)."""
+
+
+def _state_submission(launch: Launch) -> None:
+    """What a submitter's own options say of the hardware."""
+    words = launch.words
+    inner = submission(words) if words else []
+    own = words[: len(words) - len(inner)] if inner else []
+    options = next((SUBMITTERS[name] for word in own if (name := basename(word.text)) in SUBMITTERS), None)
+    if options is None:
+        return
+    given: dict[str, Word] = {}
+    for i, word in enumerate(own[:-1]):
+        name, equals, value = word.text.lstrip("-").partition("=")
+        given[name] = Word(value, word.raw, word.span, word.known) if equals else own[i + 1]
+    launch.context = {**launch.context, PER_NODE: True}
+    gpus, nodes = (given.get(option) for option in options)
+    if gpus is not None and gpus.known and gpus.text.isdigit() and int(gpus.text):
+        launch.gpus = (int(gpus.text), gpus)
+    if nodes is not None and nodes.known and nodes.text.isdigit() and int(nodes.text):
+        launch.nodes = (int(nodes.text), nodes)
+
+
 @dataclass(frozen=True)
 class Program:
     """What is run: a program's base name, a Python module (``module`` True) or a script, with its arguments."""
@@ -199,11 +250,16 @@ class Program:
 
 
 def program(words: list[Word]) -> Program | None:
-    """Look through ``python [-u] [-m module|script.py]``; any other first word is the program itself."""
+    """Look through ``python [-u] [-m module|script.py]``; any other first word is the program itself.
+
+    A first word that is not known is an interpreter where a module or script follows it (``$PYTHON -m …``), else a script.
+    """
     if not words:
         return None
     name = basename(words[0].text)
-    if name in ("python", "python3") or name.startswith("python3.") or name == "python2":
+    hidden = not words[0].known and len(words) > 1
+    interpreter = hidden and (words[1].text == "-m" or words[1].text.endswith(".py"))
+    if name in ("python", "python3") or name.startswith("python3.") or name == "python2" or interpreter:
         i = 1
         while i < len(words) and words[i].text.startswith("-") and words[i].text not in ("-m", "-c"):
             i += 2 if words[i].text in ("-W", "-X") else 1
@@ -212,7 +268,9 @@ def program(words: list[Word]) -> Program | None:
         if words[i].text == "-m":
             return Program(words[i + 1].text, words[i + 1], words[i + 2 :], module=True) if i + 1 < len(words) else None
         return Program(words[i].text, words[i], words[i + 1 :], script=True)
-    return Program(name, words[0], words[1:], script=name.endswith(".py"))
+    return Program(
+        name, words[0], words[1:], script=name.endswith(".py") or (hidden and words[1].text.startswith("--"))
+    )
 
 
 @dataclass
@@ -270,6 +328,7 @@ def image_version(image: str) -> str | None:
 
 def expanded(launch: Launch) -> Iterator[Launch]:
     """The launch itself, or for ``docker run`` what runs inside the container, with image and options noted."""
+    _state_submission(launch)
     words = unwrap(launch.words)
     run = container_run(words)
     if run is None:

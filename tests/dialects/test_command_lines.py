@@ -1,0 +1,66 @@
+"""Commands inside commands: submitters, wrappers, interpreters and programs that only a variable names."""
+
+from __future__ import annotations
+
+from cfglint.dialects.recognise import recognise_files
+from cfglint.jobs.facts import Reading
+from cfglint.source.shell import parse_shell
+
+TRAINER = (
+    "--model_name_or_path org/m --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --learning_rate 1e-5"
+)
+MEGATRON = "--tensor-model-parallel-size 2 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --micro-batch-size 4"
+
+
+def readings_of(text: str) -> dict[str, Reading]:
+    return {r.dialect: r for r in recognise_files([parse_shell("run.sh", text)])[0]}
+
+
+def test_a_submitter_runs_what_stands_behind_its_dashes() -> None:
+    text = (
+        "uv run python mason.py --cluster c --num_nodes 2 --gpus 8 -- accelerate launch --mixed_precision bf16 "
+        f"--num_processes 8 train.py {TRAINER}\n"
+    )
+    found = readings_of(text)
+    launch, arguments = found["launch"].facts, found["hf-training-args"].facts
+    assert (launch.value("gpus_per_node"), launch.value("nodes")) == (8, 2)
+    assert (arguments.value("model_id"), arguments.value("micro_batch_size")) == ("org/m", 2)
+
+
+def test_gantry_states_gpus_and_replicas() -> None:
+    found = readings_of("gantry run --gpus 4 --replicas=3 -- torchrun train.py --x 1\n")
+    assert {k: found["launch"].facts.value(k) for k in ("gpus_per_node", "nodes")} == {"gpus_per_node": 4, "nodes": 3}
+
+
+def test_dashes_of_a_launcher_are_its_own() -> None:
+    found = readings_of(f"accelerate launch --num_processes 4 train.py {TRAINER} -- python other.py\n")
+    assert found["launch"].facts.value("gpus_per_node") == 4
+
+
+def test_a_command_option_holds_a_command() -> None:
+    for option in ('--command "{}"', "--command='{}'", '--COMMAND="{}"'):
+        inner = "torchrun --nproc_per_node 4 train.py " + TRAINER
+        found = readings_of(f"xpk workload create --cluster c {option.format(inner)}\n")
+        assert found["launch"].facts.value("gpus_per_node") == 4, option
+
+
+def test_an_interpreter_only_a_variable_names() -> None:
+    text = f"if x; then PY=python; else PY=python3.11; fi\n$PY pretrain_gpt.py {MEGATRON}\n"
+    assert readings_of(text)["megatron"].facts.value("micro_batch_size") == 4
+    assert (
+        readings_of(f"$PYTHON -m megatron.pretrain {MEGATRON}\n")["megatron"].facts.value("tensor_parallel_size") == 2
+    )
+
+
+def test_a_program_only_a_variable_names() -> None:
+    text = f"if x; then RUN='deepspeed a.py'; else RUN='deepspeed b.py'; fi\neval \"$RUN {MEGATRON}\"\n"
+    assert readings_of(text)["megatron"].facts.value("sequence_length") == 2048
+
+
+def test_wrappers_that_name_hosts_and_environments() -> None:
+    assert "megatron" in readings_of(f"ssh -q $node python -m torch.distributed.launch pretrain_gpt.py {MEGATRON}\n")
+    assert "megatron" in readings_of(f"coverage run -a --source=/x pretrain_gpt.py {MEGATRON}\n")
+    served = readings_of(
+        "conda run --no-capture-output -n vllm python -m vllm.entrypoints.openai.api_server --model=o/m\n"
+    )
+    assert served["vllm"].facts.value("model_id") == "o/m"
