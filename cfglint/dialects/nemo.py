@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects import megatron_core, nemo_automodel, nemo_rl
+from cfglint.dialects import megatron_core, nemo2, nemo_automodel, nemo_rl
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
 from cfglint.dialects.flags import is_flag, read_flags
@@ -89,7 +89,8 @@ def _is_bridge(root: Mapping) -> list[str]:
 class Nemo(Dialect):
     name = "nemo"
     title = "NVIDIA NeMo"
-    summary = "NeMo 1, Megatron-Bridge overrides, NeMo-RL and Automodel"
+    summary = "NeMo 1, NeMo 2's and Megatron-Bridge's commands with their recipes, Megatron-Bridge overrides, NeMo-RL and Automodel"
+    programs = frozenset({"nemo", "automodel"})
     markers = frozenset({
         "exp_manager", "step_scheduler", "dist_env", "megatron_cfg", "dtensor_cfg", "megatron_amp_O2", "_target_",
         "train_micro_batch_size", "max_total_sequence_length", "packed_sequence",
@@ -112,7 +113,11 @@ class Nemo(Dialect):
         return Recognition(70, because(targets[:3])) if targets else None
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
-        yield from _command(started, launch)
+        for command in (nemo2.read_nemo2, nemo2.read_bridge_command, _command):
+            found = list(command(started, launch))
+            if found:
+                yield from found
+                return
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         if nemo_automodel.evidence_of(root) is not None:

@@ -32,3 +32,14 @@ def test_every_row_has_a_source_and_leads_to_the_catalogue() -> None:
 def test_sizes_that_were_not_published_are_configs() -> None:
     assert isinstance(shape("llm-foundry", "mpt-3b"), dict)
     assert preset("llm-foundry", "mpt-3b") is None
+
+
+def test_recipes_bring_what_their_name_stands_for() -> None:
+    from cfglint.catalog.recipes import recipe
+
+    found = recipe("nemo", "llama31_70b")
+    assert found is not None
+    assert (found["tensor_parallel_size"], found["pipeline_parallel_size"], found["context_parallel_size"]) == (4, 4, 2)
+    assert (found["sequence_length"], found["global_batch_size"], found["sequence_parallel"]) == (8192, 512, True)
+    assert recipe("nemo", "llama3_8b_of_ours") is None
+    assert preset("nemo", "llama31_70b") == "meta-llama/Llama-3.1-70B"
