@@ -370,10 +370,15 @@ def _read_facts(reading: Reading) -> None:
     root = reading.root
     assert isinstance(root, Mapping)
     others: dict[str, Any] = {}
+    dotted: dict[str, tuple[dict[str, Any], FileOrigin]] = {}
     for key, entry in root.index.items():
         name, negated = canonical(key)
         origin = FileOrigin(reading.document, (*reading.base, key), entry.key.span, entry.value.span)
         value = plain(entry.value)
+        base, dot, inner = name.partition(".")
+        if dot and inner:
+            _put(dotted.setdefault(canonical(base)[0], ({}, origin))[0], inner, value)
+            continue
         if negated:
             value = not value if isinstance(value, bool) else False
         fact = FACTS.get(name)
@@ -383,6 +388,13 @@ def _read_facts(reading: Reading) -> None:
         known = _value(name, value, entry.value)
         if known is not None:
             reading.facts.state(fact, known, origin)
+    for name, (settings, origin) in dotted.items():
+        fact = FACTS.get(name)
+        if fact is None:
+            stated = others.get(name)
+            others[name] = {**stated, **settings} if isinstance(stated, dict) else settings
+        elif not reading.facts.stated(fact):
+            reading.facts.state(fact, settings, origin)
     model = at(root, "model_tag")
     if isinstance(model, Scalar) and isinstance(model.value, str):
         reading.facts.state("model_id", model.value, reading.origin("model_tag"))
@@ -394,6 +406,23 @@ def _read_facts(reading: Reading) -> None:
         if isinstance(model_origin, FileOrigin):
             target = str(reading.facts.value("model_id"))
             reading.references.append(Reference("model", target, model_origin, base="cwd"))
+
+
+def _put(settings: dict[str, Any], route: str, value: Any) -> None:
+    """``--compilation-config.pass_config.fuse 1``: a setting inside a JSON argument; ``key+`` adds to a list
+    (vllm/utils/argparse_utils.py)."""
+    *above, last = route.split(".")
+    for name in above:
+        inner = settings.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return
+        settings = inner
+    if last.endswith("+"):
+        listed = settings.setdefault(last[:-1], [])
+        if isinstance(listed, list):
+            listed.append(value)
+    else:
+        settings[last] = value
 
 
 def _adapters(reading: Reading, modules: Any) -> None:

@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import before, dtype, runs_vllm, text, version
+from ..serving.server import attention_backend, before, dtype, runs_vllm, version
 
 Capability = tuple[int, int]
 RANGES: dict[str, tuple[Capability, Capability]] = {
@@ -80,10 +80,10 @@ class AttentionBackendCapability(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        backend = text(job, "attention_backend")
+        backend = attention_backend(job)
         if backend is None or not runs_vllm(job):
             return
-        name = backend.value.upper()
+        name = backend.value
         kind = dtype(job)
         if kind is not None and kind.value == "float32" and name in NO_FLOAT32:
             yield self.finding(

@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, before, runs_vllm, served, text
+from ..serving.server import all_below, attention_backend, before, runs_vllm, served
 
 HOPPER = (9, 0)
 WITH_SINKS = ("gpt_oss",)
@@ -49,8 +49,8 @@ class AttentionSinks(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        backend = text(job, "attention_backend")
-        if backend is None or backend.value.upper() != "FLASH_ATTN" or not runs_vllm(job) or before(job, "0.11"):
+        backend = attention_backend(job)
+        if backend is None or backend.value != "FLASH_ATTN" or not runs_vllm(job) or before(job, "0.11"):
             return
         arch, _ = served(job)
         if arch is None or arch.model_type not in WITH_SINKS or not all_below(job, HOPPER):

@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, runs_vllm, since, text
+from ..serving.server import all_below, attention_backend, runs_vllm, since, text
 
 AMPERE = (8, 0)
 NAMED = {"TRITON_ATTN": (8, 9), "FLASH_ATTN": (9, 0)}
@@ -85,8 +85,8 @@ class Fp8CacheCapability(Rule):
                 job=job,
             )
             return
-        backend = text(job, "attention_backend")
-        name = backend.value.upper() if backend is not None else ""
+        backend = attention_backend(job)
+        name = backend.value if backend is not None else ""
         if name == "FLASH_ATTN" and cache.value.lower() == "fp8_e5m2":
             yield self.finding(
                 "FLASH_ATTN takes FP8 caches as e4m3 alone",

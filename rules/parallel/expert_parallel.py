@@ -10,7 +10,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from ..serving.dimensions import dimensions
-from ..serving.server import number, runs_vllm, served, size, stated, statement, switch
+from ..serving.server import number, runs, runs_vllm, served, size, stated, statement, switch
 
 
 class ExpertParallelImpossible(Rule):
@@ -53,6 +53,8 @@ class ExpertParallelImpossible(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        if runs(job, "sglang"):
+            yield from self._sglang(job)
         if not runs_vllm(job):
             return
         on = switch(job, "enable_expert_parallel") is True
@@ -92,3 +94,18 @@ class ExpertParallelImpossible(Rule):
                 confidence="medium",
                 job=job,
             )
+
+    def _sglang(self, job: ServingJob) -> Iterator[Finding]:
+        ranks, sizes = number(job, "expert_parallel_size"), dimensions(job)
+        if ranks is None or sizes is None or not sizes.experts or sizes.experts % ranks.value == 0:
+            return
+        if stated(job, "ep_num_redundant_experts"):
+            return
+        yield self.finding(
+            f"{sizes.experts} experts cannot be dealt out evenly over ep_size {ranks.value}",
+            ranks,
+            help=f"ep_size: {max(n for n in range(1, ranks.value) if sizes.experts % n == 0)}",
+            severity="warning",
+            confidence="medium",
+            job=job,
+        )

@@ -9,7 +9,12 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import number, runs_vllm, since, switch
+from .server import before, number, runs_vllm, since, stated, switch, version
+
+V1 = "0.8"
+"""The first release whose V1 engine, with chunked prefill, is the default."""
+CHUNKED_ABOVE = 32768
+"""Tokens above which the V0 engine turned chunked prefill on (vllm/engine/arg_utils.py of 0.6.6)."""
 
 
 class BatchedTokensTooFew(Rule):
@@ -19,7 +24,8 @@ class BatchedTokensTooFew(Rule):
     scheduler configuration refuses both with a ValueError at start.
 
     How sure: both checks stand in vllm/config/scheduler.py in every release read (0.6.6 to 0.33.0). The second is made
-    only where chunked prefill is switched off by name.
+    where chunked prefill is switched off by name, or in a stated release before 0.8, whose V0 engine left it off for lengths
+    up to 32,768.
     """
 
     code = "SRV006"
@@ -69,14 +75,19 @@ class BatchedTokensTooFew(Rule):
                 job=job,
             )
         length = number(job, "max_model_len")
-        if length is None or tokens.value >= length.value or switch(job, "enable_chunked_prefill") is not False:
+        if length is None or tokens.value >= length.value:
+            return
+        chunked = switch(job, "enable_chunked_prefill")
+        by_default = not stated(job, "enable_chunked_prefill") and before(job, V1) and length.value <= CHUNKED_ABOVE
+        if chunked is not False and not by_default:
             return
         yield self.finding(
-            f"max_num_batched_tokens {tokens.value} is below max_model_len {length.value} while chunked prefill is off",
+            f"max_num_batched_tokens {tokens.value} is below max_model_len {length.value} while chunked prefill is off"
+            + (f", as it is by default in vLLM {version(job)}" if by_default else ""),
             tokens,
             (length, "a whole prompt must fit into one step"),
             help="leave enable_chunked_prefill at its default"
             if since(job, "0.10")
-            else f"max_num_batched_tokens: {length.value}",
+            else f"max_num_batched_tokens: {length.value}, or --enable-chunked-prefill",
             job=job,
         )

@@ -28,7 +28,7 @@ ENGINES = {
 OWN_NAMES = {
     "sglang": {
         "tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size",
-        "max_model_len": "context_length",
+        "max_model_len": "context_length", "expert_parallel_size": "ep_size",
     },
     "tgi": {"tensor_parallel_size": "num_shard", "max_model_len": "max_total_tokens", "quantization": "quantize"},
     "lmdeploy": {"tensor_parallel_size": "tp", "data_parallel_size": "dp", "max_model_len": "session_len"},
@@ -218,6 +218,25 @@ def docker_run(launch: Launch | None) -> ContainerRun | None:
     return found if isinstance(found, ContainerRun) else None
 
 
+BACKEND_VARIABLE = "VLLM_ATTENTION_BACKEND"
+BACKEND_VARIABLE_UNTIL = "0.18.1"
+"""Read in 0.12.0 (vllm/envs.py) and not in this release."""
+
+
+def attention_backend(job: ServingJob) -> Fact[str] | None:
+    """The backend asked for, in capitals: by argument, or by the variable that earlier releases read. The variable's is
+    not certain: those releases take another backend where the named one cannot run, in some cases."""
+    asked = text(job, "attention_backend")
+    if asked is not None:
+        return Fact(asked.value.upper(), asked.origin, asked.certain)
+    launch = launch_of(job)
+    word = launch.environment.get(BACKEND_VARIABLE) if launch is not None else None
+    if launch is None or word is None or not word.known or since(job, BACKEND_VARIABLE_UNTIL):
+        return None
+    name = word.text.strip().upper().removesuffix("_V1").removesuffix("_VLLM")
+    return Fact(name, FileOrigin(launch.document, (BACKEND_VARIABLE,), word.span, word.span), certain=False)
+
+
 def capability(job: ServingJob) -> tuple[int, int] | None:
     """The lowest CUDA compute capability that the job's accelerator can have, where all candidates are NVIDIA's."""
     found = [a.compute_capability for a in job.hardware.candidates]
@@ -257,6 +276,7 @@ METHODS_IN_NAMES = (
     (re.compile(r"(^|[-_.])gptq([-_.]|$)"), "gptq"),
     (re.compile(r"(^|[-_.])(bnb|nf4)([-_.]|$)"), "bitsandbytes"),
     (re.compile(r"(^|[-_.])fp8([-_.]|$)"), "fp8"),
+    (re.compile(r"(^|[-_.])gguf([-_.:]|$)"), "gguf"),
 )
 """How names of checkpoints say what they were quantized with, those first that decide where two stand."""
 

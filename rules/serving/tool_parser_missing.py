@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import runs_vllm, since, stated, statement, switch
+from .server import runs_vllm, since, stated, statement, switch, version
 
 
 class ToolParserMissing(Rule):
@@ -18,8 +18,8 @@ class ToolParserMissing(Rule):
     vLLM's front end checks its arguments and ends with "Error: --enable-auto-tool-choice requires --tool-call-parser", or the
     same for --enable-log-outputs and --enable-log-requests.
 
-    How sure: both checks stand in vllm/entrypoints/common/cli_args.py; the first since tool calls exist, the second is made
-    only where the stated version is 0.18 or later.
+    How sure: both checks stand in vllm/entrypoints/common/cli_args.py; the first since tool calls exist, the second is in
+    0.18 and later: a warning without a stated version.
     """
 
     code = "SRV018"
@@ -57,11 +57,13 @@ class ToolParserMissing(Rule):
         if (
             switch(job, "enable_log_outputs") is True
             and switch(job, "enable_log_requests") is not True
-            and since(job, "0.18")
+            and (version(job) is None or since(job, "0.18"))
         ):
             yield self.finding(
                 "enable_log_outputs is set without enable_log_requests",
                 statement(job, "enable_log_outputs"),
                 help="add --enable-log-requests",
+                severity="error" if version(job) is not None else "warning",
+                confidence="high" if version(job) is not None else "medium",
                 job=job,
             )

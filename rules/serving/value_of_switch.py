@@ -80,7 +80,7 @@ class ValueOfSwitch(Rule):
                         )
                     continue
                 word = None
-                if value.span.start == entry.key.span.start:  # no value of its own: look at the word behind it
+                if not value.raw:  # no value of its own: look at the word behind it
                     text = reading.document.file.text
                     after = entry.key.span.end
                     gap = next((s for s in sorted(left_over) if s >= after), None)
