@@ -7,14 +7,16 @@ a block id means the same place in ``group_size`` layers. Verified in 0.19 logs 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cfglint.catalog.architecture import Architecture, Layer
 
 FP8_DS_MLA_BYTES = 656
 """``fp8_ds_mla``: 512 of FP8, 4 fp32 scales, 64 of bf16 rope, per token and layer (vLLM FlashMLA sparse backend)."""
-GROUP_TOLERANCE = 1.5
-"""Groups take the larger count where it is less than this times the smaller (vLLM kv_cache_utils.py)."""
+KERNEL_BLOCK, LATENT_KERNEL_BLOCK = 16, 64
+"""Multiples that an attention page is raised by until it holds a recurrent state; the second with MLA's kernels (vLLM
+HybridAttentionMambaModelConfig)."""
 
 _DTYPE_BYTES = {
     "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
@@ -37,6 +39,8 @@ class CacheGroup:
     kind: str
     window: int | None = None
     blocks: int = 1
+    block_size: int | None = None
+    """Tokens of this group's blocks where they differ from the pool's: narrower layers fill a page with more."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +70,16 @@ class KvLayout:
     def blocks_per_request(self, tokens: int, batched_tokens: int) -> int:
         """Blocks one request of ``tokens`` tokens takes over all groups."""
         tokens = -(-tokens // self.token_factor)
-        full = -(-tokens // self.block_size)
         total = 0
         for group in self.groups:
+            size = group.block_size or self.block_size
+            full = -(-tokens // size)
             if group.kind == "state":
                 total += group.blocks
             elif group.window is not None and group.kind == "sliding":
-                total += min(full, -(-min(group.window - 1 + batched_tokens, tokens) // self.block_size) + 1)
+                total += min(full, -(-min(group.window - 1 + batched_tokens, tokens) // size) + 1)
             elif group.window is not None:
-                total += min(full, -(-min(group.window + batched_tokens, tokens) // self.block_size))
+                total += min(full, -(-min(group.window + batched_tokens, tokens) // size))
             else:
                 total += full
         return total
@@ -164,8 +169,13 @@ def vllm_layout(
     draft_token_bytes: float = 0.0,
     speculative_tokens: int = 0,
     state_blocks: int = 1,
+    group_tolerance: float = 1.5,
+    unified_pages: bool = True,
 ) -> KvLayout:
     """vLLM's layout of the layers of one pipeline stage.
+
+    ``group_tolerance``: groups take the larger count where it is less than this times the smaller. ``unified_pages``:
+    layers of several sizes and kinds are grouped, the smaller ones in blocks of more tokens.
 
     ``draft_layers``: attention layers of a draft head, which join the full-attention group; ``draft_token_bytes``: what
     a token takes in a whole draft model. ``state_blocks``: blocks
@@ -176,6 +186,7 @@ def vllm_layout(
     recurrent = 0
     kinds: Counter[tuple[str, int | None]] = Counter()
     sizes: Counter[float] = Counter()
+    pages: Counter[tuple[str, int | None, float]] = Counter()
     alike: dict[tuple[object, ...], list[Layer]] = {}
     for layer in chosen:
         key = (
@@ -194,14 +205,25 @@ def vllm_layout(
             recurrent += count
         size = attention_bytes(layer, arch, tp, element, latent=latent)
         if size:
-            sizes[explicit_page if explicit_page is not None else size] += count
-            kinds[_kind(layer.mixer, layer.window) if hybrid else ("full", None)] += count
+            if explicit_page is not None:
+                size = explicit_page + _index_bytes(layer)
+            sizes[size] += count
+            kind = _kind(layer.mixer, layer.window) if hybrid else ("full", None)
+            kinds[kind] += count
+            pages[kind[0], kind[1], size] += count
     if draft_layers and sizes:
         sizes[max(sizes)] += draft_layers
-        kinds[("full", None) if ("full", None) in kinds else next(iter(kinds))] += draft_layers
+        joined = ("full", None) if ("full", None) in kinds else next(iter(kinds))
+        kinds[joined] += draft_layers
+        widest_joined = max(size for name, window, size in pages if (name, window) == joined)
+        pages[joined[0], joined[1], widest_joined] += draft_layers
     attention = sum(kinds.values())
     token_bytes = sum(size * count for size, count in sizes.items())
     state = state_bytes_per_layer(arch, tp, model_element, speculative_tokens)
+    widest = max(sizes, default=0.0)
+    even = unified_pages and len(sizes) > 1 and len(kinds) > 1 and all(widest % size == 0 for size in sizes)
+    if even and not recurrent:
+        return _unified(pages, block_size, group_tolerance, token_bytes + draft_token_bytes, decode_context)
     if not recurrent and (len(kinds) <= 1 or len(sizes) > 1):
         kind = next(iter(kinds), ("full", None)) if len(sizes) <= 1 else ("full", None)
         token_bytes += draft_token_bytes
@@ -215,21 +237,41 @@ def vllm_layout(
             1, state, recurrent, (CacheGroup("state", None, state_blocks),), 0.0, state * recurrent, 1,
             f"{recurrent} layers × {state / 2**20:.2f} MiB a sequence",
         )  # fmt: skip
-    widest = max(sizes)
     counts = dict(kinds)
     if recurrent:
-        # The attention page is raised until it holds the state (vLLM HybridAttentionMambaModelConfig).
+        # The attention page is raised until it holds the state.
         needed = -(-int(state) // int(widest))
-        block_size = max(block_size, -(-needed // 16) * 16)
+        step = LATENT_KERNEL_BLOCK if any(layer.mixer == "mla" for layer in chosen) else KERNEL_BLOCK
+        block_size = max(block_size, -(-needed // step) * step)
         counts[("state", None)] = recurrent
-    smallest, largest = min(counts.values()), max(counts.values())
-    group_size = largest if largest < smallest * GROUP_TOLERANCE else smallest
+    group_size = _group_size(counts.values(), group_tolerance)
     groups: list[CacheGroup] = []
     for (name, window), count in counts.items():
         groups += [CacheGroup(name, window, state_blocks)] * -(-count // group_size)
     return KvLayout(
         block_size, widest * block_size, group_size, tuple(groups), token_bytes, state * recurrent, decode_context,
         f"{len(groups)} groups of {group_size} layers, blocks of {block_size} × {widest:.0f} bytes",
+    )  # fmt: skip
+
+
+def _group_size(counts: Collection[int], tolerance: float) -> int:
+    smallest, largest = min(counts), max(counts)
+    return largest if largest < smallest * tolerance else smallest
+
+
+def _unified(
+    pages: Counter[tuple[str, int | None, float]], block_size: int, tolerance: float, token_bytes: float, factor: int
+) -> KvLayout:
+    """Groups of layers whose pages were made equal by blocks of more tokens."""
+    widest = max(size for _, _, size in pages)
+    group_size = _group_size(pages.values(), tolerance)
+    groups: list[CacheGroup] = []
+    for (name, window, size), count in pages.items():
+        block = None if size == widest else block_size * int(widest // size)
+        groups += [CacheGroup(name, window, block_size=block)] * -(-count // group_size)
+    return KvLayout(
+        block_size, widest * block_size, group_size, tuple(groups), token_bytes, 0.0, factor,
+        f"{len(groups)} groups of {group_size} layers, pages of {widest * block_size:.0f} bytes",
     )  # fmt: skip
 
 

@@ -88,6 +88,11 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
     return _as_published(settings, arch, replace(found, runtime=label is None and named.lower() in _RUNTIME))
 
 
+def _fp4(scheme: Scheme) -> str:
+    """``FP4`` in a checkpoint's name is NVFP4's."""
+    return "nvfp4" if scheme.name == "fp4" else scheme.name
+
+
 def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme | None) -> Scheme | None:
     """The scheme of a re-publication, which its name states, with what its publisher is known to leave in 16 bits."""
     if scheme is None:
@@ -99,7 +104,10 @@ def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme 
         scheme = replace(scheme, experts_only=False)
     owner = str(settings.job.value("model_id") or "").split("/")[0]
     for rule in quantization_data()["publishers"]:
-        if settings.format_in_name and owner == rule["owner"] and scheme.name == rule["scheme"]:
+        types = rule.get("model_types")
+        if types and arch.model_type not in types:
+            continue
+        if settings.format_in_name and owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
             ends = {"layers.0", f"layers.{arch.num_hidden_layers - 1}"} if rule["keep_ends"] else set()
             return replace(scheme, keep=Exceptions(frozenset({*rule["keep"], *ends})))
     return scheme

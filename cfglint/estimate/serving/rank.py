@@ -99,8 +99,10 @@ def rank_of(
     *,
     experts_spread: bool = False,
     fp4_scale_bits: int | None = None,
+    no_rotary_tables: Sequence[str] = (),
 ) -> Rank:
-    """The rank that the stated parallel sizes make. ``fp4_scale_bits``: of the scales an engine keeps for FP4 experts."""
+    """The rank that the stated parallel sizes make. ``fp4_scale_bits``: of the scales an engine keeps for FP4 experts;
+    ``no_rotary_tables``: families whose rotary embeddings it computes as it goes."""
     tp = settings.positive("tensor_parallel_size", "tp", "tp_size", "num_shard") or 1
     pp = settings.positive("pipeline_parallel_size", "pp", "pp_size") or 1
     sharding = Sharding(
@@ -109,7 +111,8 @@ def rank_of(
     element, scheme = model_element_bytes(settings, arch), weight_scheme(settings, arch)
     if fp4_scale_bits is not None and scheme is not None and scheme.expert_bits == FP4_EXPERT_BITS:
         scheme = replace(scheme, expert_bits=FP4_BITS + fp4_scale_bits / FP4_GROUP)
-    weights = rank_weights(arch, sharding, parameter_bytes=element, scheme=scheme)
+    tables = not arch.model_type.startswith(tuple(no_rotary_tables)) if no_rotary_tables else True
+    weights = rank_weights(arch, sharding, parameter_bytes=element, scheme=scheme, rotary_tables=tables)
     return Rank(settings, arch, gpu, sharding, element, scheme, weights)
 
 

@@ -24,7 +24,14 @@ def estimate_sglang(
     """Pool of one rank, from the fraction stated or the version's default."""
     laws = engine_laws("sglang")
     spread = settings.boolean("enable_dp_attention") or settings.boolean("enable_expert_parallel", "enable_ep_moe")
-    rank = rank_of(settings, arch, gpu, experts_spread=spread, fp4_scale_bits=int(laws.constant("fp4_scale_bits")))
+    rank = rank_of(
+        settings,
+        arch,
+        gpu,
+        experts_spread=spread,
+        fp4_scale_bits=int(laws.constant("fp4_scale_bits")),
+        no_rotary_tables=laws.constant("no_rotary_tables"),
+    )
     _add(rank, "loading", float(laws.constant("loading_gib")) * GIB)
     _add_draft_head(rank)
     _add_repacking(rank, laws)

@@ -92,6 +92,9 @@ class EngineLaws:
     def value(self, name: str, version: EngineVersion) -> Any:
         return self.law(name, version).value
 
+    def oldest_value(self, name: str) -> Any:
+        return self._laws[name][0][2].value
+
     def newest_value(self, name: str) -> Any:
         return self._laws[name][-1][2].value
 

@@ -158,7 +158,12 @@ class _Vllm:
         )  # fmt: skip
 
     def _default_batch(self) -> tuple[int, int | None] | None:
-        rows = self.laws.value("default_batch", self.version)
+        # The old engine keeps its own defaults while both are there.
+        rows = (
+            self.laws.oldest_value("default_batch")
+            if self.runner == "V0"
+            else self.laws.value("default_batch", self.version)
+        )
         if len(rows) == 1:
             return rows[0][1], rows[0][2]
         if self.gpu is None:
@@ -219,6 +224,8 @@ class _Vllm:
             draft_layers=1 if self._draft_head() and stage == self.sharding.pipeline - 1 else 0,
             draft_token_bytes=self._draft_token_bytes() if stage == self.sharding.pipeline - 1 else 0.0,
             speculative_tokens=self._draft_tokens(),
+            group_tolerance=float(self.laws.value("group_tolerance", self.version)),
+            unified_pages=bool(self.laws.value("unified_pages", self.version)),
             state_blocks=(2 if self._keeps_prefixes() else 1) + self._draft_tokens(),
         )
 
@@ -227,6 +234,7 @@ class _Vllm:
         weights = rank_weights(
             self.arch, self.sharding, stage=stage, parameter_bytes=self.element, scheme=self.scheme,
             mxfp4_padding=(padding["intermediate"], padding["hidden"]),
+            latent=str(self.laws.value("latent_projections", self.version)),
         )  # fmt: skip
         extra = 0.0
         if self.s.boolean("enable_lora"):

@@ -110,11 +110,14 @@ def rank_weights(
     parameter_bytes: float = 2.0,
     scheme: Scheme | None = None,
     mxfp4_padding: tuple[int, int] = (1, 1),
+    latent: str = "kept",
+    rotary_tables: bool = True,
 ) -> RankWeights:
     """Weights of one rank of pipeline stage ``stage``.
 
     ``parameter_bytes``: of an unquantized parameter. ``mxfp4_padding``: multiples that an MXFP4 kernel pads the
-    experts' intermediate and hidden size to.
+    experts' intermediate and hidden size to. ``latent``: what stands beside MLA's own projections (``none``, ``kept``
+    or ``absorbed``). ``rotary_tables``: False where the engine computes rotary embeddings as it goes.
     """
     layers = sharding.stages[stage]
     first, last = stage == 0, stage == sharding.pipeline - 1
@@ -156,13 +159,14 @@ def rank_weights(
             bucket[0] += size
     for (role, _, _), (size, present_count) in fused.items():
         parts[role] = parts.get(role, 0.0) + allocated(size) * present_count
-    extra = _latent_projection(arch, sharding, len(layers), parameter_bytes)
+    eight = scheme is not None and scheme.name == "fp8" and scheme.bits < 9
+    extra = _latent_projection(arch, sharding, len(layers), parameter_bytes, latent, 1.0 if eight else parameter_bytes)
     if extra:
         parts["mla"] = parts.get("mla", 0.0) + extra
     besides = _undescribed(arch) * parameter_bytes if first else 0.0
     if besides:
         parts["undescribed"] = besides
-    rope = rope_cache_bytes(arch, parameter_bytes)
+    rope = rope_cache_bytes(arch, parameter_bytes) if rotary_tables else 0.0
     if rope:
         parts["rotary_cache"] = rope
     total = sum(parts.values())
@@ -189,12 +193,21 @@ def _mxfp4_growth(arch: Architecture, sharding: Sharding, padding: tuple[int, in
     return float(padded / width * hidden / arch.hidden_size)
 
 
-def _latent_projection(arch: Architecture, sharding: Sharding, layers: int, parameter_bytes: float) -> float:
-    """MLA keeps ``W_UK`` and ``W_UV`` beside ``kv_b_proj``, in the activation dtype (vLLM mla/common.py)."""
-    if arch.mla is None or not any(layer.mixer == "mla" for layer in arch.layers):
+def _latent_projection(
+    arch: Architecture, sharding: Sharding, layers: int, parameter_bytes: float, latent: str, absorbed_bytes: float
+) -> float:
+    """What stands beside MLA's own projections: ``W_UK`` and ``W_UV``, or their products with ``W_Q`` and ``W_O``.
+
+    The products are in the weights' own 8 bits where those are FP8, ``W_QR`` is not (vLLM attention/backends/mla).
+    """
+    if latent == "none" or arch.mla is None or not any(layer.mixer == "mla" for layer in arch.layers):
         return 0.0
     mla = arch.mla
     heads = arch.num_attention_heads / sharding.tensor
+    if latent == "absorbed":
+        queries = mla.q_lora_rank or arch.hidden_size
+        products = mla.kv_lora_rank * heads * (queries + arch.hidden_size) * absorbed_bytes
+        return layers * (products + queries * heads * mla.qk_rope_head_dim * parameter_bytes)
     return layers * mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim) * parameter_bytes
 
 
