@@ -226,7 +226,7 @@ class _Reader:
         if not isinstance(total, int) or isinstance(total, bool) or total < 1:
             reading.facts.state("gpus_per_node", UNKNOWN, origin)
             return
-        if PER_NODE in self.launch.context:
+        if PER_NODE in self.launch.context and "num_machines" not in _keys(reading.root):
             reading.facts.state("gpus_per_node", total, origin)
             return
         around = self.launch.nodes[0] if self.launch.nodes is not None else None

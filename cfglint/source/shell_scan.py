@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from cfglint.source.node import Comment, Problem, SourceFile, Span
 from cfglint.source.problems import ARGUMENTS_LOST, OPEN_QUOTE
@@ -297,7 +297,7 @@ class Scanner(WordReader):
             ends = [outcome.get(name, old) for outcome in frame.outcomes]
             if not frame.otherwise and not (old is None and name in unset):
                 ends.append(old)
-            self.variables.set(name, _merged(ends))
+            self.variables.set(name, _merged(name, ends))
 
     def case_pattern(self, at: int) -> int:
         """Behind the next pattern of a ``case``, or behind its ``esac``."""
@@ -563,14 +563,14 @@ class Scanner(WordReader):
         return end
 
     def conditional(self, name: str, old: Variable | None, new: Variable) -> Variable:
-        """What an assignment behind ``&&`` or ``||`` leaves: unknown where it may not happen and would matter."""
+        """What an assignment behind ``&&`` or ``||`` leaves: not known where it may not happen and would matter."""
         if self.operator not in ("&&", "||") or (self.operator == "&&" and not self.tested):
             return new
         if new.same_value(old):
             return new
         if old is None and self.operator == "&&" and name in _UNSET_TEST.findall(self.tested):
             return new
-        return Variable(exported=new.exported, shown=new.shown)
+        return _merged(name, [old, new]) or new
 
     def array(self, at: int) -> tuple[tuple[tuple[Piece, ...], ...], int]:
         """The items up to the closing parenthesis, and the offset behind it."""
@@ -832,8 +832,8 @@ class Scanner(WordReader):
         self.file.problems.append(Problem(ARGUMENTS_LOST, message, span, related=((lost, "not passed"),)))
 
 
-def _merged(ends: list[Variable | None]) -> Variable | None:
-    """One value for what several branches leave: theirs where they agree, unknown where they do not."""
+def _merged(name: str, ends: list[Variable | None]) -> Variable | None:
+    """One value for what several branches leave: theirs where they agree, else what they begin with, and an unknown rest."""
     first = ends[0]
     if all(end is first for end in ends):
         return first
@@ -841,7 +841,44 @@ def _merged(ends: list[Variable | None]) -> Variable | None:
     exported = any(end.exported for end in set_ones)
     if first is not None and all(first.same_value(end) for end in ends):
         return first._replace(exported=exported)
-    return Variable(exported=exported, shown=set_ones[-1].shown)
+    shown = set_ones[-1].shown
+    if len(set_ones) == len(ends):
+        rest = _unknown_rest(name, shown, set_ones)
+        pieces = [end.pieces for end in set_ones if end.pieces is not None]
+        if len(pieces) == len(ends) and (common := _beginning(pieces)):
+            tails = [value[len(common) :] for value in pieces]
+            if all(_starts_blank(tail) for tail in tails if tail) and not common[-1].text.endswith((" ", "\t", "\n")):
+                common = (*common, Piece(" ", rest.start, rest.start))
+            return Variable((*common, rest), exported=exported, shown=shown)
+        items = [end.items for end in set_ones if end.items is not None]
+        if len(items) == len(ends) and (kept := _beginning(items)):
+            return Variable(None, (*kept, (rest,)), exported=exported, shown=shown)
+    return Variable(exported=exported, shown=shown)
+
+
+_T = TypeVar("_T")
+
+
+def _beginning(values: list[tuple[_T, ...]]) -> tuple[_T, ...]:
+    """What all begin with, written at the same place: ``A="$A --more"`` in a branch keeps what A was."""
+    count = 0
+    for parts in zip(*values):  # noqa: B905 - as far as the shortest goes
+        if any(part != parts[0] for part in parts):
+            break
+        count += 1
+    return values[0][:count]
+
+
+def _starts_blank(pieces: tuple[Piece, ...]) -> bool:
+    return pieces[0].text[:1] in (" ", "\t", "\n")
+
+
+def _unknown_rest(name: str, shown: Span | None, ends: list[Variable]) -> Piece:
+    """What follows a common beginning, at the place of an assignment."""
+    if shown is None:
+        pieces = [piece for end in ends for piece in (end.pieces or (end.items or ((),))[-1])]
+        shown = Span(pieces[-1].start, pieces[-1].end) if pieces else Span(0, 0)
+    return Piece(f"${{{name}}}", shown.start, shown.end, known=False)
 
 
 def _appended(old: Variable | None, new: Variable) -> Variable:

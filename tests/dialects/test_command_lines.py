@@ -32,6 +32,26 @@ def test_gantry_states_gpus_and_replicas() -> None:
     assert {k: found["launch"].facts.value(k) for k in ("gpus_per_node", "nodes")} == {"gpus_per_node": 4, "nodes": 3}
 
 
+def test_a_submitted_command_may_come_behind_another() -> None:
+    found = readings_of(
+        f"python mason.py --num_nodes 2 --gpus 8 -- source env.sh \\&\\& torchrun --nproc_per_node 8 t.py {TRAINER}\n"
+    )
+    assert found["launch"].facts.value("nodes") == 2
+    assert "hf-training-args" in found
+
+
+def test_an_option_that_ends_like_a_program_is_none() -> None:
+    found = readings_of(f"coverage run --source=/workspace/nemo pretrain_gpt.py {MEGATRON}\n")
+    assert found["megatron"].facts.value("micro_batch_size") == 4
+
+
+def test_an_argument_that_a_branch_adds_to_leaves_what_stood_before() -> None:
+    text = f'CMD="pretrain_gpt.py {MEGATRON} "\nif x; then CMD="$CMD --bf16"; fi\ntorchrun --nproc_per_node 8 $CMD\n'
+    facts = readings_of(text)["megatron"].facts
+    assert (facts.value("micro_batch_size"), facts.value("tensor_parallel_size")) == (4, 2)
+    assert not facts.stated("weight_dtype")  # --bf16 may or may not be there
+
+
 def test_dashes_of_a_launcher_are_its_own() -> None:
     found = readings_of(f"accelerate launch --num_processes 4 train.py {TRAINER} -- python other.py\n")
     assert found["launch"].facts.value("gpus_per_node") == 4

@@ -135,6 +135,8 @@ def unwrap(words: list[Word]) -> list[Word]:
         return unwrap(run)
     for i, word in enumerate(words):
         name = basename(word.text)
+        if word.text.startswith("-"):
+            continue
         known = name in STARTERS or name in programs_of_dialects() or name.startswith(("python3.", "torchrun"))
         if known or (i and name.endswith(".py")):
             return words[i:]
@@ -204,9 +206,13 @@ def submission(words: list[Word]) -> list[Word]:
         return []
     for i, word in enumerate(words[:-1]):
         if word.text == "--":
-            name = basename(words[i + 1].text)
+            handed = words[i + 1 :]
+            joints = [j for j, later in enumerate(handed) if later.text == "&&"]  # `-- source env.sh \&\& torchrun …`
+            if joints:
+                handed = handed[joints[-1] + 1 :]
+            name = basename(handed[0].text) if handed else ""
             if name in STARTERS or name in WRAPPERS or name.startswith(("python3.", "torchrun")):
-                return words[i + 1 :]
+                return handed
     return []
 
 
