@@ -214,7 +214,8 @@ class VllmDialect(Dialect):
                 reading.facts.state(name, pair[0], origin_)
         if launch.host_memory is not None:
             reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
-        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2:
+        own_script = (started := program(launch.words)) is not None and bool(SERVER_SCRIPT.match(basename(started.name)))
+        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2 or own_script:
             yield reading
 
 
@@ -285,6 +286,8 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
             return started.arguments, False
         if started.script and started.name.endswith(("vllm/entrypoints/openai/api_server.py",)):
             return started.arguments, False
+        if started.script and SERVER_SCRIPT.match(basename(started.name)) and speaks_vllm(started.arguments, own=True):
+            return started.arguments, False
     image = basename(launch.image.text.split("@")[0]).split(":")[0] if launch.image else ""
     if image in IMAGES and words and (started is None or words[0].text.startswith("-") or "/" in words[0].text):
         # args only: the image's entrypoint is the server; its first word may be the model (vllm serve as entrypoint)
@@ -311,12 +314,17 @@ UNMISTAKABLE = frozenset(
 )
 
 
-def speaks_vllm(words: list[Word]) -> bool:
+SERVER_SCRIPT = re.compile(r"(\w*_)?(api_)?serve(r)?(_\w*)?\.py$")
+"""Scripts of users that put vLLM's arguments around its engine, as its own ``api_server.py`` does."""
+
+
+def speaks_vllm(words: list[Word], *, own: bool = False) -> bool:
     """Whether arguments alone, of an image of another name or a patch, are a vLLM server's: a model or two of the
-    arguments that servers of its kind alone have, and none that vLLM does not have."""
+    arguments that servers of its kind alone have, and none that vLLM does not have. With ``own``, of a script that says
+    by its name that it serves, one of them is enough."""
     names = {canonical(w.text.partition("=")[0])[0] for w in words if w.text.startswith("--")}
-    own = len(names & UNMISTAKABLE)
-    return own + ("model" in names) >= 2 and own >= 1 and names <= _known_arguments()
+    hits = len(names & UNMISTAKABLE)
+    return hits + ("model" in names) >= (1 if own else 2) and hits >= 1 and names <= _known_arguments()
 
 
 @lru_cache(maxsize=1)

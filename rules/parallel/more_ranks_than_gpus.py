@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
@@ -19,7 +20,9 @@ class MoreRanksThanGpus(Rule):
     back to Ray and waited for a placement group that no cluster could give.
 
     How sure: GPUs come from the container's limit, compose devices, ``--gpus``, CUDA_VISIBLE_DEVICES, SLURM, or flags of
-    cfglint. With Ray, ``nnodes`` or several nodes in play the rest may be elsewhere: then it is information.
+    cfglint. With Ray, ``nnodes`` or several nodes in play the rest may be elsewhere: then it is information. A batch script
+    of several nodes runs on the first one; where nothing in it starts the others (``srun``, ``ray start --address``), their
+    GPUs are not the server's: a warning.
     """
 
     code = "PAR102"
@@ -80,6 +83,19 @@ class MoreRanksThanGpus(Rule):
             count=1,
         ),
         example(
+            "serve.sh",
+            """
+            #!/bin/bash
+            #SBATCH --nodes=2
+            #SBATCH --gres=gpu:a100:4
+            ray start --head
+            vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 8
+            """,
+            at="tensor_parallel_size",
+            count=1,
+            note="Ray runs on the first node alone",
+        ),
+        example(
             "pod.yaml",
             """
             apiVersion: v1
@@ -101,7 +117,12 @@ class MoreRanksThanGpus(Rule):
         if gpus is None or tp is None or pp is None or not runs(job, *ENGINES):
             return
         copies = _replicas(job)
-        if copies is None or tp * pp * copies <= gpus:
+        if copies is None:
+            return
+        if _first_node_alone(job) and (job.hardware.gpus_per_node or gpus) < tp * pp * copies:
+            yield self._batch_script(job, tp * pp * copies)
+            return
+        if tp * pp * copies <= gpus:
             return
         elsewhere = _more_nodes(job)
         severity: Severity = "info" if elsewhere else "error"
@@ -120,6 +141,21 @@ class MoreRanksThanGpus(Rule):
             severity=severity,
             confidence="low" if elsewhere else "high",
             data={"needed": needed, "given": gpus},
+            job=job,
+        )
+
+    def _batch_script(self, job: ServingJob, needed: int) -> Finding:
+        per_node, tensor = job.hardware.gpus_per_node, called(job, "tensor_parallel_size")
+        return self.finding(
+            f"{needed} GPUs are needed, and the batch script runs on the first node alone, with {per_node}: "
+            "nothing in it starts the others",
+            number(job, "tensor_parallel_size") or number(job, "pipeline_parallel_size"),
+            (job.gpus_per_node, f"{per_node} per node"),
+            (job.nodes, "nodes"),
+            help=f"srun with ray start --address on the other nodes, or {tensor}: {per_node} on one node",
+            severity="warning",
+            confidence="medium",
+            data={"needed": needed, "given": per_node},
             job=job,
         )
 
@@ -158,3 +194,17 @@ def _more_nodes(job: ServingJob) -> str:
         if (launch.carrier in ("shell", "slurm", "dockerfile") and "ray start" in file) or "ray_init" in file
         else ""
     )
+
+
+STARTS_OTHERS = re.compile(
+    r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh|parallel-ssh|sbcast|scontrol|symmetric-run|nnodes|node-rank|headless)\b|--address"
+)
+"""Words of a batch script by which other nodes come in."""
+
+
+def _first_node_alone(job: ServingJob) -> bool:
+    """Whether a SLURM script of several nodes has nothing that starts more than its own, the first."""
+    launch = launch_of(job)
+    if launch is None or launch.carrier != "slurm" or not (job.hardware.nodes or 1) > 1:
+        return False
+    return STARTS_OTHERS.search(launch.document.file.text) is None
