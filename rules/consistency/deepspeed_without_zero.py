@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..trainer import argument
+from ..trainer import accelerate_reading, argument, deepspeed_settings, guessed
 from .mismatch import compared_settings, named_by_trainer
 
 
@@ -80,8 +81,11 @@ class DeepspeedWithoutZero(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        settings = compared_settings(job)
-        if settings is None or not named_by_trainer(job) or settings.has("zero_optimization"):
+        by_accelerate = self._named_by_accelerate(job)
+        settings = deepspeed_settings(job) if by_accelerate is not None else compared_settings(job)
+        if settings is None or not settings.certain or settings.has("zero_optimization"):
+            return
+        if by_accelerate is None and not named_by_trainer(job):
             return
         if settings.has("autotuning"):
             return  # the autotuner starts the runs, and writes the stages it tries into their settings
@@ -91,7 +95,17 @@ class DeepspeedWithoutZero(Rule):
         yield self.finding(
             "the DeepSpeed settings have no zero_optimization: Accelerate stops with a ValueError",
             (settings.reading, "no zero_optimization here"),
-            (argument(job, "deepspeed"), "named here"),
+            (by_accelerate or argument(job, "deepspeed"), "named here"),
             help='add "zero_optimization": {"stage": 2}, or stage 0 for none',
             job=job,
+        )
+
+    def _named_by_accelerate(self, job: TrainingJob) -> Fact[str] | None:
+        """Accelerate's ``deepspeed_config_file``, in a file that is not merely a neighbour."""
+        reading = accelerate_reading(job)
+        if reading is None or guessed(job, reading):
+            return None
+        named = reading.value("deepspeed_config", "deepspeed_config_file")
+        return (
+            Fact(named, reading.origin("deepspeed_config", "deepspeed_config_file")) if isinstance(named, str) else None
         )

@@ -40,7 +40,7 @@ class FieldsBesideDeepspeedFile(Rule):
     family = "consistency"
     severity = "error"
     fixable = "unsafe"
-    catalogue = ("accel.ds-file-plus-fields",)
+    catalogue = ("accel.ds-file-plus-fields", "accel.mixed-precision-vs-ds")
     evidence = (
         "https://github.com/huggingface/accelerate/pull/941",
         "https://github.com/yuvalkirstain/PickScore/issues/2",

@@ -102,7 +102,8 @@ class DatasetSettings(Rule):
             return
         clashes = {"llamafactory": _llamafactory, "axolotl": _axolotl}.get(reading.dialect)
         for key, other, message, advice in clashes(reading) if clashes is not None else ():
-            yield self.finding(message, reading.origin(key), (reading.origin(other), "stated here"), help=advice)
+            related = () if other == key else ((reading.origin(other), "stated here"),)
+            yield self.finding(message, reading.origin(key), *related, help=advice)
 
 
 _Clash = tuple[str, str, str, str]
@@ -150,4 +151,10 @@ def _axolotl(reading: Reading) -> Iterator[_Clash]:
         yield (
             "noisy_embedding_alpha", "neftune_noise_alpha",
             "noisy_embedding_alpha is the old name of neftune_noise_alpha, and both are set", "remove noisy_embedding_alpha",
+        )  # fmt: skip
+    noise = number(reading.value("neftune_noise_alpha"))
+    if noise is not None and noise <= 0:
+        yield (
+            "neftune_noise_alpha", "neftune_noise_alpha",
+            f"neftune_noise_alpha {noise:g}: Axolotl takes only numbers above 0", "remove it to train without noise",
         )  # fmt: skip

@@ -18,9 +18,11 @@ class OffloadedActivations(Rule):
 
     Accelerate's `fsdp_activation_checkpointing_offload` moves the checkpoints to the host; without
     `fsdp_activation_checkpointing` it stops with "`activation_checkpointing_offload=True` requires
-    `activation_checkpointing=True`", and with FSDP 1 too.
+    `activation_checkpointing=True`", and with FSDP 1 too. Axolotl stops with "activation_offloading requires
+    gradient_checkpointing", torchtune with "enable_activation_offloading should only be True when
+    enable_activation_checkpointing is True".
 
-    How sure: the checks are in Accelerate's source (1.15).
+    How sure: the checks are in the sources of Accelerate (1.15), Axolotl (0.12 to 0.19) and torchtune's recipes.
     """
 
     code = "MEM018"
@@ -28,7 +30,11 @@ class OffloadedActivations(Rule):
     family = "memory"
     severity = "error"
     catalogue = ("mem.act-offload-wo-ckpt",)
-    evidence = ("https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/dataclasses.py",)
+    evidence = (
+        "https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/dataclasses.py",
+        "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/validation.py",
+        "https://github.com/pytorch/torchtune/blob/main/recipes/full_finetune_single_device.py",
+    )
     good = (
         example(
             "accelerate.yaml",
@@ -40,6 +46,18 @@ class OffloadedActivations(Rule):
               fsdp_version: 2
               fsdp_activation_checkpointing: true
               fsdp_activation_checkpointing_offload: true
+            """,
+        ),
+        example(
+            "full.yaml",
+            """
+            model:
+              _component_: torchtune.models.llama3_1.llama3_1_8b
+            enable_activation_checkpointing: True
+            enable_activation_offloading: True
+            batch_size: 2
+            epochs: 1
+            dtype: bf16
             """,
         ),
     )
@@ -57,9 +75,35 @@ class OffloadedActivations(Rule):
             at="fsdp_activation_checkpointing_offload",
             count=1,
         ),
+        example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-7B
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 1
+            activation_offloading: true
+            """,
+            at="activation_offloading",
+            count=1,
+        ),
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
+        other = _SWITCHES.get(reading.dialect)
+        if other is not None:
+            key, needed, framework = other
+            offloading = reading.value(key)
+            named = isinstance(offloading, str) and offloading.lower() in _KINDS
+            if (boolean(offloading) is True or named) and not _on(reading, needed):
+                yield self.finding(
+                    f"{key} without {needed}: {framework} stops with an error",
+                    reading.origin(key),
+                    help=f"set {needed}: true as well",
+                )
+            return
         if reading.dialect != "accelerate" or reading.context.get("distributed_type") != "FSDP":
             return
         settings = Settings(reading, ("fsdp_config",))
@@ -73,3 +117,19 @@ class OffloadedActivations(Rule):
             settings.fact(key),
             help="set fsdp_activation_checkpointing: true as well",
         )
+
+
+_SWITCHES = {
+    "axolotl": ("activation_offloading", "gradient_checkpointing", "Axolotl"),
+    "torchtune": ("enable_activation_offloading", "enable_activation_checkpointing", "torchtune"),
+}
+"""The switch, what it needs, and who says so."""
+
+_KINDS = frozenset({"legacy", "disk", "hidden_states"})
+"""Axolotl's kinds of offloading."""
+
+
+def _on(reading: Reading, key: str) -> bool:
+    """Whether checkpointing is on; a word (Axolotl's ``offload``) or a value filled in later counts as on."""
+    value = reading.value(key)
+    return bool(value) and boolean(value) is not False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_below
+from cfglint.jobs.versions import always_at_least, always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
@@ -14,8 +14,9 @@ from cfglint.source.node import Mapping
 
 from ..trainer import argument, argument_on, placeholder, trainer_readings
 
-LOW_MEMORY_REFUSED_BELOW = "4.46"
-"""transformers 4.45 is the last release read that refuses ``low_cpu_mem_usage`` with ZeRO-3; 4.57 does not."""
+LOW_MEMORY = "low_cpu_mem_usage"
+LOW_MEMORY_REFUSED_BELOW = "4.51"
+"""transformers 4.50.3 still refuses ``low_cpu_mem_usage`` with ZeRO-3; 4.51.3 does not."""
 
 
 class DeviceMapWithZero3(Rule):
@@ -24,9 +25,10 @@ class DeviceMapWithZero3(Rule):
     Both decide where the parameters go. `from_pretrained` stops with "DeepSpeed Zero-3 is not compatible with passing a
     `device_map`" (older releases add `low_cpu_mem_usage=True`).
 
-    How sure: the check is in transformers' source (4.45, 4.57, 5.24). What a script does with an argument of its own name
-    is not known, so it is a warning for scripts; `low_cpu_mem_usage` counts only where transformers is known to be older
-    than 4.46. Axolotl and LLaMA-Factory take the map out themselves.
+    How sure: the check is in transformers' source (4.26 to 5.24). What a script does with an argument of its own name
+    is not known, so it is a warning for scripts. `low_cpu_mem_usage` is refused up to transformers 4.50 and has no effect
+    since 4.51: a warning where the release is known to be older, information where it is not known. Axolotl and
+    LLaMA-Factory take the map out themselves.
     """
 
     code = "PAR001"
@@ -87,8 +89,12 @@ class DeviceMapWithZero3(Rule):
             return
         key, fact = found
         severity: Severity = "error" if key.startswith("model_init_kwargs") else "warning"
+        effect = "loading stops with a ValueError"
+        if key == LOW_MEMORY and not always_below(job.versions.get("transformers"), LOW_MEMORY_REFUSED_BELOW):
+            severity = "info"
+            effect += f" with transformers before {LOW_MEMORY_REFUSED_BELOW}, and it has no effect since"
         yield self.finding(
-            f"{key} with DeepSpeed ZeRO-3, which places the parameters itself: loading stops with a ValueError",
+            f"{key} with DeepSpeed ZeRO-3, which places the parameters itself: {effect}",
             (fact, ""),
             (stage, "ZeRO-3"),
             help=f"take {key} out, or use ZeRO stage 2",
@@ -112,8 +118,10 @@ class DeviceMapWithZero3(Rule):
         return None
 
     def _low_memory(self, job: TrainingJob) -> tuple[str, Fact[object]] | None:
-        on = argument_on(job, "low_cpu_mem_usage")
-        if on is None or not on.value or not always_below(job.versions.get("transformers"), LOW_MEMORY_REFUSED_BELOW):
+        on = argument_on(job, LOW_MEMORY)
+        if on is None or not on.value:
             return None
-        fact = argument(job, "low_cpu_mem_usage")
-        return None if fact is None else ("low_cpu_mem_usage", fact)
+        if always_at_least(job.versions.get("transformers"), LOW_MEMORY_REFUSED_BELOW):
+            return None
+        fact = argument(job, LOW_MEMORY)
+        return None if fact is None else (LOW_MEMORY, fact)

@@ -22,8 +22,9 @@ class PreprocessingTimeout(Rule):
     hours, the barrier 30 minutes by default: "Watchdog caught collective operation timeout … ran for 1800328 milliseconds
     before timing out", and the work is lost.
 
-    How sure: reported with the numbers. Said for pretraining with few preprocessing workers only, as the size of the data is
-    not in the file; a tokenized data set on disk, streaming, one GPU and a longer timeout are left out.
+    How sure: reported with the numbers. Said where a file names a million samples or more, and for LLaMA-Factory's
+    pretraining with few preprocessing workers, where the size of the data is not in the file; a tokenized data set on disk,
+    streaming, one GPU, many workers and a longer timeout are left out.
     """
 
     code = "PAR010"
@@ -37,7 +38,10 @@ class PreprocessingTimeout(Rule):
         "https://github.com/hiyouga/LlamaFactory/issues/956",
         "https://github.com/huggingface/nanotron/pull/280",
     )
-    parameters = {"workers": Parameter(2, "preprocessing workers up to which a pretraining corpus is taken to be slow")}
+    parameters = {
+        "workers": Parameter(2, "preprocessing workers up to which a pretraining corpus is taken to be slow"),
+        "samples": Parameter(1_000_000, "samples per worker from which tokenizing may outlast the timeout"),
+    }
     good = (
         example(
             "pt.yaml",
@@ -74,11 +78,15 @@ class PreprocessingTimeout(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        if not any(r.dialect == "llamafactory" and r.context.get("trainer") == "pt" for r in trainer_readings(job)):
+        workers = argument_number(job, "preprocessing_num_workers", "dataset_num_proc", "preprocessing_workers")
+        samples, timeout = argument_number(job, *SAMPLES), argument_number(job, "ddp_timeout")
+        few, many = self.options["workers"], self.options["samples"]
+        if not isinstance(few, int) or not isinstance(many, int) or job.hardware.world_size == 1:
             return
-        workers, timeout = argument_number(job, "preprocessing_num_workers"), argument_number(job, "ddp_timeout")
-        few = self.options["workers"]
-        if workers is None or not isinstance(few, int) or workers.value > few or job.hardware.world_size == 1:
+        if samples is not None:
+            if samples.value < many * max(1.0, workers.value if workers is not None else 1.0):
+                return
+        elif workers is None or workers.value > few or not pretrains_with_llamafactory(job):
             return
         if (timeout is None and argument(job, "ddp_timeout") is not None) or (
             timeout is not None and timeout.value > NCCL_TIMEOUT_SECONDS
@@ -88,11 +96,19 @@ class PreprocessingTimeout(Rule):
         if argument(job, "tokenized_path", "data_shared_file_system") is not None or (streaming and streaming.value):
             return
         seconds = NCCL_TIMEOUT_SECONDS if timeout is None else timeout.value
+        hands = f"{shown(int(workers.value))} worker{'s' if workers.value != 1 else ''}" if workers else "one worker"
+        what = f"{int(samples.value):,} samples are" if samples is not None else "the corpus is"
         yield self.finding(
-            f"the corpus is tokenized with preprocessing_num_workers {shown(int(workers.value))} while the other ranks "
-            f"wait {shown(seconds)} s at most",
-            timeout or workers,
-            workers if timeout is not None else None,
-            help="tokenize once to tokenized_path, raise preprocessing_num_workers, or raise ddp_timeout to some hours",
+            f"{what} tokenized by {hands} while the other ranks wait {shown(seconds)} s at most",
+            *(place for place in (timeout, samples, workers) if place is not None),
+            help="tokenize once beforehand, use more preprocessing workers, or raise ddp_timeout to some hours",
             job=job,
         )
+
+
+SAMPLES = ("num_samples", "num_train_samples", "max_train_samples", "max_samples", "dataset_size")
+"""How files name the number of samples."""
+
+
+def pretrains_with_llamafactory(job: TrainingJob) -> bool:
+    return any(r.dialect == "llamafactory" and r.context.get("trainer") == "pt" for r in trainer_readings(job))

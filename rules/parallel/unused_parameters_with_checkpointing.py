@@ -23,7 +23,7 @@ class UnusedParametersWithCheckpointing(Rule):
     marked as ready twice". It needs more than one GPU to show.
 
     How sure: reported many times. It is said for `use_reentrant: true`, and, as a warning, for the default of transformers
-    4 (reentrant), where that version is known. It is an error only where more than one GPU is known to be used. DeepSpeed
+    4 (reentrant); where the release is not known that is information. It is an error only where more than one GPU is known to be used. DeepSpeed
     and FSDP do not use DDP: then nothing is said.
     """
 
@@ -110,9 +110,13 @@ class UnusedParametersWithCheckpointing(Rule):
         if world == 1:
             return
         severity: Severity = "error" if reentrant is not None and world is not None else "warning"
+        by_default = ""
+        if reentrant is None:
+            by_default = " (transformers 4's default)"
+            severity = "warning" if always_below(job.versions.get("transformers"), "5") else "info"
         yield self.finding(
-            "ddp_find_unused_parameters with reentrant gradient checkpointing marks parameters twice: backward fails on "
-            "more than one GPU",
+            f"ddp_find_unused_parameters with reentrant gradient checkpointing{by_default} marks parameters twice: backward "
+            "fails on more than one GPU",
             unused,
             (checkpointing, "runs layers again in backward"),
             (reentrant, "") if reentrant is not None else None,
@@ -135,9 +139,7 @@ class UnusedParametersWithCheckpointing(Rule):
         return None
 
     def _reentrant_by_default(self, job: TrainingJob) -> bool:
-        """transformers 4 and LLaMA-Factory run it reentrant; TRL and Axolotl choose themselves."""
+        """transformers 4 and LLaMA-Factory on it run it reentrant; TRL and Axolotl choose themselves."""
         dialects = {r.dialect for r in trainer_readings(job)}
         version = job.versions.get("transformers")
-        if dialects == {"hf-training-args"}:
-            return always_below(version, "5")
-        return dialects == {"llamafactory"} and not always_at_least(version, "5")
+        return dialects <= {"hf-training-args", "llamafactory"} and not always_at_least(version, "5")

@@ -34,8 +34,9 @@ class Zero3ExpertsHang(Rule):
     `zero_optimization.leaf_module` in DeepSpeed's, or `set_z3_leaf_modules` in code.
 
     How sure: reported many times, fixed case by case. LLaMA-Factory and Axolotl set the leaf themselves, transformers 5
-    fuses the experts, and DeepSpeed from 0.18 on knows Mixtral's and Qwen's blocks: then nothing is said. A script may set the
-    leaf in code, so it is a warning of medium confidence.
+    fuses the experts, and DeepSpeed from 0.18 on knows Mixtral's and Qwen's blocks: then nothing is said. Where no release is
+    stated and DeepSpeed's list has the block, it is information. A script may set the leaf in code, so it is no more than a
+    warning of medium confidence.
     """
 
     code = "PAR003"
@@ -116,14 +117,11 @@ class Zero3ExpertsHang(Rule):
         transformers, deepspeed = job.versions.get("transformers"), job.versions.get("deepspeed")
         if always_at_least(transformers, "5"):
             return
-        if (
-            model_type in DEEPSPEED_KNOWS
-            and not always_below(deepspeed, KNOWN_FROM)
-            and not always_below(transformers, "5")
-        ):
+        listed = model_type in DEEPSPEED_KNOWS
+        if listed and always_at_least(deepspeed, KNOWN_FROM):
             return
-        if model_type in DEEPSPEED_KNOWS and always_at_least(deepspeed, KNOWN_FROM):
-            return
+        open_release = listed and not always_below(deepspeed, KNOWN_FROM)
+        before = f" with DeepSpeed before {KNOWN_FROM} and transformers 4" if open_release else ""
         settings = deepspeed_settings(job)
         if settings is not None and settings.has("zero_optimization", "leaf_module"):
             return
@@ -134,9 +132,10 @@ class Zero3ExpertsHang(Rule):
         ):
             return
         yield self.finding(
-            f"{model_type} under ZeRO-3 hangs when ranks choose different experts, unless {block} is a leaf module",
+            f"{model_type} under ZeRO-3 hangs{before} when ranks choose different experts, unless {block} is a leaf module",
             (stage, "gathers parameters module by module"),
             (job.model_id, "a mixture of experts"),
             help=f"deepspeed_moe_layer_cls_names: {block} in Accelerate's file, or zero_optimization.leaf_module",
+            severity="info" if open_release else "warning",
             job=job,
         )

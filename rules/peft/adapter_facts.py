@@ -55,6 +55,14 @@ def fsdp_fact(job: TrainingJob) -> Fact[Any] | None:
     return fact if fact is not None and fact.value not in (None, "none", "no_shard") else None
 
 
+def fsdp_1(job: TrainingJob) -> bool | None:
+    """Whether it is FSDP 1 that shards the job; None where a release that is not stated decides."""
+    version = job.fsdp_version
+    if version is None or job.undecided("fsdp_version"):
+        return None
+    return bool(version.value == 1)
+
+
 def zero_3(job: TrainingJob) -> Fact[Any] | None:
     fact = job.zero_stage
     return fact if fact is not None and fact.value == 3 else None

@@ -115,12 +115,13 @@ class AdapterSettings(Rule):
 
 def _saved_clashes(reading: Reading) -> Iterator[_Clash]:
     target = reading.at("target_modules")
-    pattern = isinstance(target, Scalar) and isinstance(target.value, str) and target.value != "all-linear"
+    text = target.value if isinstance(target, Scalar) and isinstance(target.value, str) else None
     for key in ("layers_to_transform", "layers_pattern"):
-        if pattern and given(reading, key):
+        if text is not None and given(reading, key):
+            what = "all-linear" if text == "all-linear" else "a regular expression"
             yield _Clash(
-                key, "target_modules", f"{key} does not go with a regular expression as target_modules",
-                "list the target modules, or put the layers into the expression",
+                key, "target_modules", f"{key} does not go with {what} as target_modules: PEFT takes a list there",
+                "list the target modules" + ("" if text == "all-linear" else ", or put the layers into the expression"),
             )  # fmt: skip
             return
     if given(reading, "layers_pattern") and not _stated(reading, "layers_to_transform"):

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact
+from .adapter_facts import BITSANDBYTES_4BIT, fsdp_1, fsdp_fact
 
 
 class FsdpQuantizedStorage(Rule):
@@ -21,8 +21,9 @@ class FsdpQuantizedStorage(Rule):
     integer dtype tensors". Adapters kept in fp32 beside bf16 storage raise the same: wrap them in units of their own.
 
     How sure: Axolotl and LLaMA-Factory set the storage dtype themselves and are left out; TRL did from 0.10 to
-    0.25 and has an argument for it since. FSDP 2 shards
-    parameter by parameter. In a script of one's own the storage may be set in code, so this is a warning there.
+    0.25 and has an argument for it since. FSDP 2 shards parameter by parameter; where it is not known which of them runs
+    (transformers took FSDP 1 before 5.10), this is information. In a script of one's own the storage may be set in code,
+    so it is never more than a warning.
     """
 
     code = "PFT006"
@@ -93,24 +94,26 @@ class FsdpQuantizedStorage(Rule):
         quantization, sharding = job.quantization, fsdp_fact(job)
         if quantization is None or quantization.value not in BITSANDBYTES_4BIT or sharding is None:
             return
-        version = job.fsdp_version
-        if job.undecided("fsdp_version") or version is None or version.value != 1:
+        sure = fsdp_1(job)
+        if sure is False:
             return
         reading = job.reading("trl", "hf-training-args")
         if reading is None or job.reading("axolotl", "llamafactory") is not None:
             return
-        if any(reading.at(*route) is not None for route in _STORAGE):
+        if any(reading.at(*route) is not None and reading.value(*route) != "uint8" for route in _STORAGE):
             return
         if reading.dialect == "trl":
             stated = context.version(job, "trl")
             if always_at_least(stated, "0.10") is not False and always_below(stated, "0.26"):
                 return
         yield self.finding(
-            "4-bit weights are stored as uint8 unless bnb_4bit_quant_storage says otherwise: FSDP 1 cannot shard them with "
-            "the adapters",
+            "4-bit weights are stored as uint8 unless bnb_4bit_quant_storage says otherwise: FSDP 1 "
+            + ("" if sure else "(transformers before 5.10) ")
+            + "cannot shard them with the adapters",
             quantization,
             (sharding, "sharded here"),
             help="bnb_4bit_quant_storage: bfloat16 (the dtype the model is loaded in), and adapters in the same dtype",
+            severity="warning" if sure else "info",
             job=job,
         )
 

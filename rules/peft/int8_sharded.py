@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import fsdp_fact, hugging_face, zero_3
+from .adapter_facts import fsdp_1, fsdp_fact, hugging_face, zero_3
 
 
 class Int8Sharded(Rule):
@@ -19,7 +19,7 @@ class Int8Sharded(Rule):
     flattening integer tensors; LLaMA-Factory says "Only 4-bit quantized model can use fsdp+qlora or auto device map".
 
     How sure: LLaMA-Factory raises for both. Elsewhere it rests on reports of the crash with FSDP 1 (Axolotl, PEFT's own
-    example); it is a warning there, and FSDP 2 is left out.
+    example); it is a warning there, information where FSDP's version is not known, and FSDP 2 is left out.
     """
 
     code = "PFT007"
@@ -92,15 +92,15 @@ class Int8Sharded(Rule):
             return
         factory = job.reading("llamafactory") is not None
         sharding = fsdp_fact(job) or (zero_3(job) if factory else None)
-        version = job.fsdp_version
-        if sharding is None or (not factory and (version is None or version.value != 1)):
+        sure = fsdp_1(job)
+        if sharding is None or (not factory and sure is False):
             return
         yield self.finding(
             "weights loaded in 8 bit cannot be sharded",
             quantization,
             (sharding, "sharded here"),
             help="load in 4 bit with a floating storage dtype, or use ZeRO-2 or plain data parallelism",
-            severity="error" if factory else "warning",
+            severity="error" if factory else "warning" if sure else "info",
             confidence="high" if factory else "medium",
             job=job,
         )

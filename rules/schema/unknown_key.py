@@ -41,7 +41,7 @@ class UnknownKey(Rule):
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config_utils.py",
         "https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/hparams/parser.py",
     )
-    catalogue = ("ds.unknown-zero-key", "hf.unknown-key", "ds.aio-inside-zero")
+    catalogue = ("ds.unknown-zero-key", "ds.unknown-precision-key", "hf.unknown-key", "ds.aio-inside-zero")
     good = (
         example(
             "accelerate.yaml",
