@@ -92,6 +92,16 @@ def _config_of(row: Row, shapes: Mapping[str, Any]) -> Config:
     return config
 
 
+POSITIONS = {
+    "mistral-community/pixtral-12b": 1_024_000,
+    "llava-hf/llava-v1.6-34b-hf": 4096,
+    "llava-hf/llava-v1.6-vicuna-13b-hf": 4096,
+    "llava-hf/llava-v1.6-vicuna-7b-hf": 4096,
+}
+"""Positions of text parts whose rows state none, or a class default: the checkpoints' config.json (Pixtral's own text part;
+Nous-Hermes-2-Yi-34B; Vicuna 1.5)."""
+
+
 def dimensions(row: Row) -> Config:
     keys = (
         "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
@@ -102,6 +112,8 @@ def dimensions(row: Row) -> Config:
     if heads and row.get("head_dim") and row.get("hidden_size") == heads * row["head_dim"]:
         del text["head_dim"]  # what the class derives by itself
     text["sliding_window"] = row["sliding_window"]
+    if row["id"] in POSITIONS:
+        text["max_position_embeddings"] = POSITIONS[row["id"]]
     return text
 
 
@@ -480,10 +492,23 @@ def gemma4(row: Row, text: Config) -> Config:
 
 
 GEMMA4_SIZES: dict[int, Config] = {
+    1536: {
+        "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7,
+        "num_kv_shared_layers": 20,
+        "use_double_wide_mlp": True,
+        "hidden_size_per_layer_input": 256,
+    },
+    2560: {
+        "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 7,
+        "num_kv_shared_layers": 18,
+        "hidden_size_per_layer_input": 256,
+    },
     2816: {"num_key_value_heads": 8, "num_global_key_value_heads": 2, "attention_k_eq_v": True},
     5376: {"num_key_value_heads": 16, "num_global_key_value_heads": 4, "attention_k_eq_v": True},
 }
-"""Key-value heads, which the rows lack (they state the query heads); they meet the exact totals."""
+"""What the rows lack: key-value heads of the larger two (they state the query heads), which meet the exact totals; the layers
+of E2B and E4B that share others' cache, and their per-layer embeddings, which leave of the published totals what the encoders
+have (0.49 and 0.53 billion)."""
 
 
 def head_width(row: Row, text: Config) -> Config:
