@@ -107,6 +107,7 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
         reading.context["rampup_batch_size"] = True
     if facts.given("num_layers"):
         megatron_core.state_dimensions(facts)
+    _state_slime(facts)
     stated = reading.facts.stated
     for fact, value in (
         ("gradient_checkpointing", "none"), ("tensor_parallel_size", 1), ("pipeline_parallel_size", 1), ("max_grad_norm", 1.0),
@@ -121,10 +122,45 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
         facts.default("zero_stage", 0, "megatron", "", "use_distributed_optimizer is off")
 
 
+def _state_slime(facts: FactReader) -> None:
+    """slime: the model is a Hugging Face checkpoint; bf16 and the distributed optimizer are always on, answers bound the length.
+
+    ``slime/backends/megatron_utils/arguments.py`` and ``slime/utils/arguments.py``, main of 2026-08.
+    """
+    if not facts.given("hf_checkpoint") or not any(facts.given(key) for key in _SLIME):
+        return
+    stated = facts.reading.facts.stated
+    if not stated("model_id") and facts.text("model_id", "hf_checkpoint") is not None:
+        facts.reference("model", "hf_checkpoint", base="cwd")
+    if not facts.on("fp16"):
+        for fact, value in (("weight_dtype", "bf16"), ("compute_dtype", "bf16"), ("master_weights", True)):
+            facts.reading.facts.state(fact, value, DerivedOrigin("slime sets bf16 where fp16 is not given"))
+    facts.reading.facts.state("zero_stage", 1, DerivedOrigin("slime sets use_distributed_optimizer"))
+    if facts.on("use_dynamic_batch_size"):
+        facts.state(
+            "micro_batch_size", UNKNOWN, "use_dynamic_batch_size"
+        )  # sequences are packed up to a number of tokens
+        tokens = integer(facts.value("max_tokens_per_gpu"))
+        if tokens is not None:
+            facts.reading.context["tokens_per_micro_batch"] = tokens
+    if facts.integer("sequence_length", "rollout_max_context_len", low=1) is None:
+        prompt, answer = (
+            integer(facts.value("rollout_max_prompt_len")),
+            integer(facts.value("rollout_max_response_len")),
+        )
+        if prompt and answer:
+            how = f"rollout_max_prompt_len {prompt} + rollout_max_response_len {answer}"
+            inputs = (facts.origin("rollout_max_prompt_len"), facts.origin("rollout_max_response_len"))
+            facts.reading.facts.state("sequence_length", prompt + answer, DerivedOrigin(how, inputs))
+
+
+_SLIME: Final = ("rollout_batch_size", "actor_num_gpus_per_node", "num_rollout", "rollout_num_gpus")
+
+
 class Megatron(Dialect):
     name = "megatron"
     title = "Megatron-LM"
-    summary = "Megatron-LM command lines and those of its forks, functional tests' MODEL_ARGS, Primus experiments"
+    summary = "Megatron-LM command lines and those of its forks (Megatron-DeepSpeed, slime …), functional tests' MODEL_ARGS, Primus experiments"
     markers = frozenset({"MODEL_ARGS", "ENV_VARS", "TEST_TYPE", "work_group", "exp_name", "modules"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:

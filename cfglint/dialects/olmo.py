@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, Launch, Recognition
+from cfglint.dialects.carriers.command import Program
+from cfglint.dialects.flags import read_flags
 from cfglint.dialects.interpolation import ResolvingReader
-from cfglint.dialects.values import because, evidence, integer, number, text, word
+from cfglint.dialects.overrides import nest_flags
+from cfglint.dialects.values import because, evidence, integer, number, text, without_defaults, word
 from cfglint.jobs.facts import Reading
-from cfglint.source.node import Document, Mapping, Scalar
+from cfglint.source.node import Document, Mapping, Scalar, Span
 
 _SHAPE: Final = (
     "save_interval_unsharded", "save_num_unsharded_checkpoints_to_keep", "device_train_microbatch_size", "evaluators",
@@ -94,7 +97,7 @@ def _state_run(facts: ResolvingReader) -> None:
 class Olmo(Dialect):
     name = "olmo"
     title = "OLMo"
-    summary = "OLMo's YAML"
+    summary = "OLMo's YAML, and its training script with overrides"
     markers = frozenset({"save_interval_unsharded", "device_train_microbatch_size", "max_grad_norm_ratio"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
@@ -106,19 +109,51 @@ class Olmo(Dialect):
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
-        reading = Reading("olmo", document, root, framework="olmo")
+        reading = _read(Reading("olmo", document, root, framework="olmo"))
         facts = ResolvingReader(reading)
-        reading.facts.state("framework", "olmo", reading.origin())
-        config = _model_config(facts.under("model"))
-        if config is not None:
-            reading.context["model_config"] = config
-            facts.state("model_id", config["_name_or_path"], "model", "n_layers")
-        _state_run(facts)
         if not reading.facts.stated("gradient_checkpointing"):
             facts.default("gradient_checkpointing", "none", "olmo")
         facts.default("method", "pretrain", "olmo")
         facts.default("packing", True, "olmo", "", "pretraining data is a stream of tokens")
         yield reading
+
+    def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        """``scripts/train.py CONFIG.yaml --model.n_layers=16``."""
+        words = started.arguments
+        if not started.script or not words or not words[0].text.endswith((".yaml", ".yml")):
+            return
+        flags = read_flags(words[1:]).mapping
+        if (
+            len(
+                {entry.name.split(".")[0] for entry in flags.entries} & set(_SHAPE) | set(_OVERRIDES) & set(flags.index)
+            )
+            < 1
+        ):
+            return
+        root = nest_flags(flags, Span(started.word.span.start, words[-1].span.end))
+        reading = _read(
+            Reading("olmo", launch.document, root, role="arguments", why="train.py with overrides", framework="olmo")
+        )
+        reading.facts = without_defaults(reading.facts)
+        yield reading
+
+
+_OVERRIDES: Final = (
+    "fsdp.precision", "fsdp.sharding_strategy", "fsdp.wrapping_strategy", "save_overwrite", "activation_checkpointing",
+    "model.flash_attention", "model.max_sequence_length", "sharded_checkpointer", "fused_loss", "save_num_checkpoints_to_keep",
+    "optimizer.learning_rate", "scheduler.t_warmup",
+)  # fmt: skip
+
+
+def _read(reading: Reading) -> Reading:
+    facts = ResolvingReader(reading)
+    reading.facts.state("framework", "olmo", reading.origin())
+    config = _model_config(facts.under("model"))
+    if config is not None:
+        reading.context["model_config"] = config
+        facts.state("model_id", config["_name_or_path"], "model", "n_layers")
+    _state_run(facts)
+    return reading
 
 
 DIALECT = Olmo()

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, Launch, Recognition
+from cfglint.dialects.carriers.command import Program
+from cfglint.dialects.flags import read_flags
 from cfglint.dialects.interpolation import ResolvingReader
+from cfglint.dialects.overrides import nest_flags
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, evidence, integer, text
-from cfglint.jobs.facts import Reading
-from cfglint.source.node import Document, Mapping
+from cfglint.jobs.facts import FileOrigin, Reading, Reference
+from cfglint.source.node import Document, Mapping, Span
+from cfglint.source.shell import Word
 
 FRAMEWORK: Final = "prime-rl"
 _PARTS: Final = ("trainer", "orchestrator", "inference")
@@ -64,7 +68,7 @@ def _state_model(facts: ResolvingReader, trainer: ResolvingReader) -> None:
 class PrimeRl(Dialect):
     name = "prime-rl"
     title = "prime-rl"
-    summary = "prime-rl's TOML"
+    summary = "prime-rl's TOML, and its commands with flags over it"
     markers = frozenset({"orchestrator", "weight_broadcast", "oversampling_factor", "max_off_policy_steps"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
@@ -86,44 +90,92 @@ class PrimeRl(Dialect):
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         reading = Reading(FRAMEWORK, document, root, framework=FRAMEWORK)
-        facts = ResolvingReader(reading)
-        reading.facts.state("framework", FRAMEWORK, reading.origin())
-        trainer = facts.under("trainer") if isinstance(root.get("trainer"), Mapping) else facts
-        rollouts = isinstance(root.get("orchestrator"), Mapping)
-        supervised = isinstance(root.get("data"), Mapping) and facts.given("data", "batch_size")
-        if not (isinstance(root.get("trainer"), Mapping) or facts.given("optim") or supervised):
-            reading.role = "part"
-            reading.context["trains"] = False
-        _state_model(facts, trainer)
-        facts.integer(
-            "sequence_length",
-            "seq_len",
-            ("trainer", "model", "seq_len"),
-            ("model", "seq_len"),
-            ("data", "seq_len"),
-            low=1,
-        )
-        facts.integer("global_batch_size", ("orchestrator", "batch_size"), ("data", "batch_size"), low=1)
-        facts.integer("micro_batch_size", ("data", "micro_batch_size"), low=1)
-        facts.integer("max_steps", "max_steps", ("trainer", "max_steps"), low=1)
-        trainer.number("learning_rate", ("optim", "lr"), low=0)
-        trainer.number("weight_decay", ("optim", "weight_decay"), low=0)
-        name = text(trainer.value("optim", "type"))
-        if name in ("adamw", "muon", "sgd"):
-            trainer.state("optimizer", "adamw_torch" if name == "adamw" else name, "optim", "type")
-        facts.integer("nodes", ("deployment", "num_train_nodes"), ("deployment", "num_nodes"), low=1)
-        facts.integer("gpus_per_node", ("deployment", "num_train_gpus"), ("deployment", "gpus_per_node"), low=1)
+        _read(reading, root)
         if reading.role == "run":
-            adapter = reading.facts.stated("lora_rank")
-            word = ("grpo+lora" if adapter else "grpo") if rollouts else ("lora" if adapter else "full")
-            facts.default("method", word, FRAMEWORK)
-            for fact, value in (
-                ("micro_batch_size", 1), ("packing", True), ("weight_dtype", "fp32"), ("compute_dtype", "bf16"),
-                ("fsdp", "full_shard"), ("fsdp_version", 2), ("gradient_checkpointing", "none"),
-            ):  # fmt: skip
-                if not reading.facts.stated(fact):
-                    facts.default(fact, value, FRAMEWORK)
+            _state_defaults(reading, rollouts=isinstance(root.get("orchestrator"), Mapping))
         yield reading
+
+    def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        """``rl @ run.toml --trainer.model.name org/m``, ``sft @ sft.toml``, and ``--trainer @ trainer.toml`` of older releases."""
+        own = started.name in _COMMANDS if not started.script else "prime_rl/" in started.word.text
+        if not own or not any(word.text == "@" for word in started.arguments):
+            return
+        files, words = _files_and_flags(started.arguments)
+        parsed = read_flags(words)
+        span = Span(started.word.span.start, max(word.span.end for word in started.arguments))
+        root = nest_flags(parsed.mapping, span)
+        reading = Reading(FRAMEWORK, launch.document, root, why=f"{started.name} @ file", framework=FRAMEWORK)
+        for word in files:
+            origin = FileOrigin(launch.document, ("@",), word.span, word.span)
+            reading.references.append(Reference("config", word.text, origin, base="cwd"))
+        _read(reading, root)
+        reading.role = "arguments"
+        reading.context.pop("trains", None)
+        facts = ResolvingReader(reading)
+        facts.integer("gpus_per_node", "trainer_gpus", "trainer_gpu_ids", low=1)
+        yield reading
+
+
+_COMMANDS: Final = frozenset({"rl", "sft", "trainer", "inference", "orchestrator"})
+
+
+def _files_and_flags(words: list[Word]) -> tuple[list[Word], list[Word]]:
+    """The files behind ``@``, and the words that are neither those nor the flag a file is for."""
+    files: list[Word] = []
+    flags: list[Word] = []
+    i = 0
+    while i < len(words):
+        if words[i].text == "@" and i + 1 < len(words):
+            files.append(words[i + 1])
+            if flags and flags[-1].text.startswith("--") and "=" not in flags[-1].text:
+                flags.pop()
+            i += 2
+            continue
+        flags.append(words[i])
+        i += 1
+    return files, flags
+
+
+def _read(reading: Reading, root: Mapping) -> None:
+    facts = ResolvingReader(reading)
+    reading.facts.state("framework", FRAMEWORK, reading.origin())
+    trainer = facts.under("trainer") if isinstance(root.get("trainer"), Mapping) else facts
+    supervised = isinstance(root.get("data"), Mapping) and facts.given("data", "batch_size")
+    if not (isinstance(root.get("trainer"), Mapping) or facts.given("optim") or supervised):
+        reading.role = "part"
+        reading.context["trains"] = False
+    _state_model(facts, trainer)
+    facts.integer(
+        "sequence_length",
+        "seq_len",
+        ("trainer", "model", "seq_len"),
+        ("model", "seq_len"),
+        ("data", "seq_len"),
+        low=1,
+    )
+    facts.integer("global_batch_size", ("orchestrator", "batch_size"), ("data", "batch_size"), low=1)
+    facts.integer("micro_batch_size", ("data", "micro_batch_size"), low=1)
+    facts.integer("max_steps", "max_steps", ("trainer", "max_steps"), low=1)
+    trainer.number("learning_rate", ("optim", "lr"), low=0)
+    trainer.number("weight_decay", ("optim", "weight_decay"), low=0)
+    name = text(trainer.value("optim", "type"))
+    if name in ("adamw", "muon", "sgd"):
+        trainer.state("optimizer", "adamw_torch" if name == "adamw" else name, "optim", "type")
+    facts.integer("nodes", ("deployment", "num_train_nodes"), ("deployment", "num_nodes"), low=1)
+    facts.integer("gpus_per_node", ("deployment", "num_train_gpus"), ("deployment", "gpus_per_node"), low=1)
+
+
+def _state_defaults(reading: Reading, *, rollouts: bool) -> None:
+    facts = ResolvingReader(reading)
+    adapter = reading.facts.stated("lora_rank")
+    word = ("grpo+lora" if adapter else "grpo") if rollouts else ("lora" if adapter else "full")
+    facts.default("method", word, FRAMEWORK)
+    for fact, value in (
+        ("micro_batch_size", 1), ("packing", True), ("weight_dtype", "fp32"), ("compute_dtype", "bf16"),
+        ("fsdp", "full_shard"), ("fsdp_version", 2), ("gradient_checkpointing", "none"),
+    ):  # fmt: skip
+        if not reading.facts.stated(fact):
+            facts.default(fact, value, FRAMEWORK)
 
 
 DIALECT = PrimeRl()

@@ -20,7 +20,7 @@ from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.overrides import nest_flags
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, evidence, integer, text, texts, word
-from cfglint.jobs.facts import UNKNOWN, Reading
+from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Mapping, Span
 
 _TABLES: Final = (
@@ -196,17 +196,60 @@ class TorchTitan(Dialect):
         yield reading
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        """``torchtitan.train``, and its own ``run_train.sh``, which takes the config from the environment."""
         named = started.name in ("torchtitan.train", "torchtitan.experiments.forge.example_train")
         script = basename(started.word.text) in ("train.py", "estimation.py")
-        if not named and not (script and any("job.config_file" in w.text for w in started.arguments)):
+        shell = started.name == "run_train.sh" and launch.environment.keys() & {
+            "CONFIG_FILE",
+            "CONFIG",
+            "MODULE",
+            "NGPU",
+        }
+        if not named and not shell and not (script and any("job.config_file" in w.text for w in started.arguments)):
             return
         parsed = read_flags(started.arguments)
         words = [started.word, *started.arguments]
         span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
-        reading = Reading("torchtitan", launch.document, nest_flags(parsed.mapping, span), why="torchtitan.train")
+        reading = Reading("torchtitan", launch.document, nest_flags(parsed.mapping, span), why=started.name)
         reading.role, reading.framework = "arguments", "torchtitan"
-        read_torchtitan(reading, ResolvingReader(reading), arguments=True)
+        facts = ResolvingReader(reading)
+        reading.facts.state("framework", "torchtitan", reading.origin())
+        config = _of_environment(launch, "CONFIG_FILE") if shell else None
+        if config is not None:
+            reading.references.append(Reference("config", config[0], config[1], base="cwd"))
+        elif not any("job.config_file" in w.text for w in started.arguments):
+            # a config of the registry: Python, which its name stands for
+            reading.role = "run"
+            _state_registered(facts, launch)
+        read_torchtitan(reading, facts, arguments=True)
+        gpus = _of_environment(launch, "NGPU") if shell else None
+        if gpus is not None and gpus[0].isdigit():
+            reading.facts.state("gpus_per_node", int(gpus[0]), gpus[1])
         yield reading
+
+
+def _of_environment(launch: Launch, variable: str) -> tuple[str, FileOrigin] | None:
+    word = launch.environment.get(variable)
+    if word is None or not word.known or not word.text:
+        return None
+    return word.text, FileOrigin(launch.document, (variable,), word.span, word.span)
+
+
+def _state_registered(facts: ResolvingReader, launch: Launch) -> None:
+    """``--module llama3 --config llama3_8b``, or ``MODULE`` and ``CONFIG``: a function named for its flavor."""
+    flags = [text(facts.value("module")), text(facts.value("config"))]
+    given = [_of_environment(launch, "MODULE"), _of_environment(launch, "CONFIG")]
+    module, config = (flag or (pair[0] if pair else None) for flag, pair in zip(flags, given, strict=True))
+    facts.reading.context["held_elsewhere"] = (
+        "config",
+        "the config is Python and holds settings that are not known here: no verdict",
+    )
+    if module is None or config is None:
+        return
+    flavor = config.removeprefix(f"{module}_")
+    known = preset("torchtitan", f"{module}/{flavor.upper()}") or preset("torchtitan", f"{module}/{flavor}")
+    origin = facts.origin("config") if flags[1] else given[1][1] if given[1] else facts.reading.origin()
+    facts.reading.facts.state("model_id", known or UNKNOWN, origin)
 
 
 DIALECT = TorchTitan()

@@ -228,3 +228,25 @@ def test_another_projects_finetune_script_is_not_megatrons() -> None:
     script = "deepspeed --num_gpus=1 finetune_zero3.py --model_name $MODEL --lr $LR --batch_size 4 --max_length 4096 $FLAGS\n"
     result = lint_files({"run.sh": script})
     assert "megatron" not in [r.dialect for r in result.context.readings]
+
+
+def test_slime_trains_a_checkpoint_of_hugging_face() -> None:
+    from cfglint.jobs.facts import UNKNOWN
+
+    text = (
+        "source models/qwen3-4B.sh\nCKPT_ARGS=(--hf-checkpoint org/m --ref-load /root/m_torch_dist)\n"
+        "ROLLOUT_ARGS=(--rollout-batch-size 32 --n-samples-per-prompt 8 --rollout-max-prompt-len 1024 "
+        "--rollout-max-response-len 8192 --global-batch-size 256)\n"
+        "PERF_ARGS=(--tensor-model-parallel-size 2 --recompute-granularity full --use-dynamic-batch-size --max-tokens-per-gpu 9216)\n"
+        'ray job submit --address="http://127.0.0.1:8265" -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 '
+        "--advantage-estimator grpo ${MODEL_ARGS[@]} ${CKPT_ARGS[@]} ${ROLLOUT_ARGS[@]} ${PERF_ARGS[@]}\n"
+    )
+    found, _ = recognise_files([parse_shell("run.sh", text)])
+    reading = next(r for r in found if r.dialect == "megatron")
+    expected = {
+        "model_id": "org/m", "weight_dtype": "bf16", "master_weights": True, "zero_stage": 1, "sequence_length": 9216,
+        "global_batch_size": 256, "tensor_parallel_size": 2, "method": "grpo", "gpus_per_node": 8, "nodes": 1,
+    }  # fmt: skip
+    assert {name: reading.facts.value(name) for name in expected} == expected
+    assert [fact.value for fact in reading.facts.statements("micro_batch_size")] == [UNKNOWN]
+    assert reading.context["tokens_per_micro_batch"] == 9216

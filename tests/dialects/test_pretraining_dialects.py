@@ -179,3 +179,22 @@ def test_other_files_are_left_alone(recognised: Named) -> None:
         "trainer: {a: 1}\nlog: {b: 2}\n",
     ):
         assert recognised(text) is None
+
+
+def test_olmo_s_script_with_overrides() -> None:
+    from cfglint.source.shell import parse_shell
+
+    command = (
+        "torchrun --nproc_per_node=8 scripts/train.py configs/o.yaml --device_train_microbatch_size=2 "
+        "--model.max_sequence_length=2048 --fsdp.precision=mixed\n"
+    )
+    found, _ = recognise_files([parse_shell("a.sh", command)])
+    reading = next(r for r in found if r.dialect == "olmo")
+    assert (reading.role, reading.facts.value("micro_batch_size"), reading.facts.value("sequence_length")) == (
+        "arguments",
+        2,
+        2048,
+    )
+    assert not reading.facts.stated("method")
+    other, _ = recognise_files([parse_shell("a.sh", "python train.py c.yaml --epochs 3\n")])
+    assert [r for r in other if r.dialect == "olmo"] == []

@@ -131,3 +131,32 @@ def test_tensor_parallelism_shards_activations_along_the_sequence() -> None:
     (job,) = result.context.jobs.training
     assert job.value("sequence_parallel") is True
     assert result.context.estimate(job).memory.verdict == "fits"
+
+
+def test_its_own_script_takes_the_config_from_the_environment() -> None:
+    from pathlib import Path
+
+    from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+    from cfglint.source.shell import parse_shell
+    from cfglint.source.toml import parse_toml
+
+    toml = (
+        '[job]\ndump_folder = "o"\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
+        '[parallelism]\ntensor_parallel_degree = 1\n[activation_checkpoint]\nmode = "full"\n'
+    )
+    script = (
+        "NGPU=4 CONFIG_FILE=./a.toml ./run_train.sh --training.local_batch_size 2\n"
+        "NGPU=8 MODULE=llama3 CONFIG=llama3_70b ./run_train.sh --training.seq_len 4096\n"
+    )
+    readings, _ = recognise_files([parse_shell("run.sh", script), parse_toml("a.toml", toml)])
+    by_model = {
+        job.value("model_id"): job for job in link(readings, HardwareOptions(), Surroundings(root=Path("."))).training
+    }
+    first, second = by_model["meta-llama/Llama-3.1-8B"], by_model["meta-llama/Llama-3.1-70B"]
+    assert (first.value("gpus_per_node"), first.value("micro_batch_size"), first.value("sequence_length")) == (
+        4,
+        2,
+        8192,
+    )
+    assert (second.value("gpus_per_node"), second.value("sequence_length")) == (8, 4096)
+    assert second.readings[0].context["held_elsewhere"][0] == "config", "a config of the registry is Python"
