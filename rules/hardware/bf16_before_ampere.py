@@ -19,6 +19,14 @@ from .capability import AMPERE, below, described
 EMULATED_SINCE = "2.3"
 """torch 2.2.2 still answers False to ``is_bf16_supported()`` on a V100 (pytorch issue 124996); later releases emulate."""
 
+COMPUTE_DTYPES = (
+    ("bnb_4bit_compute_dtype",),
+    ("bnb_4bit_compute_type",),
+    ("quantization_config", "bnb_4bit_compute_dtype"),
+    ("model_init_kwargs", "quantization_config", "bnb_4bit_compute_dtype"),
+)
+"""Where files say what 4-bit layers compute in."""
+
 
 class Bf16BeforeAmpere(Rule):
     """bf16 on an NVIDIA GPU without bf16 hardware: refused by older torch, emulated and slow in newer.
@@ -160,9 +168,9 @@ class Bf16BeforeAmpere(Rule):
             return None
         if job.value("quantization") in ("nf4", "nf4-double", "fp4"):
             for reading in job.readings:
-                for key in ("bnb_4bit_compute_dtype", "bnb_4bit_compute_type"):
-                    if dtype(scalar(reading.at(key))) == "bf16":
-                        return None, reading.origin(key), "4-bit layers compute in bf16"
+                for route in COMPUTE_DTYPES:
+                    if dtype(scalar(reading.at(*route))) == "bf16":
+                        return None, reading.origin(*route), "4-bit layers compute in bf16"
         return None
 
     def _help(self, job: TrainingJob) -> str:

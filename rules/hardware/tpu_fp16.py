@@ -53,18 +53,31 @@ class TpuFp16(Rule):
             at="fp16",
             count=1,
         ),
+        example(
+            "accelerate.yaml",
+            """
+            compute_environment: LOCAL_MACHINE
+            distributed_type: TPU
+            num_processes: 8
+            mixed_precision: fp16
+            """,
+            at="mixed_precision",
+            count=1,
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        compute = job.compute_dtype
-        if compute is None or compute.value != "fp16" or vendor(job) != "Google":
+        compute, accelerate = job.compute_dtype, job.reading("accelerate")
+        if compute is None or compute.value != "fp16":
             return
-        if job.value("framework") not in FRAMEWORKS:
+        named = accelerate is not None and accelerate.context.get("distributed_type") == "TPU"
+        if not named and (vendor(job) != "Google" or job.value("framework") not in FRAMEWORKS):
             return
+        where = accelerate.origin("distributed_type") if named and accelerate is not None else job.hardware.origin
         yield self.finding(
-            f"fp16 mixed precision is refused on {described(job)}",
+            f"fp16 mixed precision is refused on {'a TPU' if named else described(job)}",
             compute,
-            (job.hardware.origin, "a TPU"),
+            (where, "a TPU"),
             help="use bf16",
             job=job,
         )

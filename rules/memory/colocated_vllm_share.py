@@ -13,6 +13,9 @@ from cfglint.lint.rule import Parameter, Rule, example
 
 from ..trainer import adapters, argument, argument_number, argument_on, trainer_readings, word
 
+COLOCATES_FROM = "1.0"
+"""First TRL release whose ``vllm_mode`` is ``colocate`` where it is not stated."""
+
 
 class ColocatedVllmShare(Rule):
     """vLLM on the training GPUs claims so much memory that training has too little left.
@@ -24,7 +27,8 @@ class ColocatedVllmShare(Rule):
     How sure: with a known accelerator the low end of the training estimate is added to vLLM's share, and a finding means that
     the sum is too much. Otherwise a share above 0.5 is a warning for full training and information for adapters; TRL's own
     default is 0.3. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit
-    beside what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out.
+    beside what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out. Where neither the mode nor TRL's release is stated it is
+    information: TRL shares the GPUs by default since 1.0.
     """
 
     code = "MEM014"
@@ -106,12 +110,14 @@ class ColocatedVllmShare(Rule):
         if on is None or not on.value:
             return
         mode = word(argument(job, "vllm_mode"))
-        if mode != "colocate" and not (mode is None and "trl" in dialects and always_at_least(version, "1.0")):
+        by_default = mode is None and "trl" in dialects and always_at_least(version, COLOCATES_FROM) is not False
+        if mode != "colocate" and not by_default:
             return
+        open_release = by_default and not always_at_least(version, COLOCATES_FROM)
         share = argument_number(job, "vllm_gpu_memory_utilization")
         if share is None or not 0 < share.value <= 1:
             return
-        if not sleeps and job.hardware.accelerator is not None:
+        if not sleeps and not open_release and job.hardware.accelerator is not None:
             memory = context.estimate(job).memory
             if memory.used is not None and not memory.missing:
                 capacity = memory.capacity or job.hardware.accelerator.usable_bytes
@@ -131,10 +137,13 @@ class ColocatedVllmShare(Rule):
             return
         if sleeps and (not isinstance(asleep, (int, float)) or share.value < asleep):
             return
-        severity: Severity = "info" if adapters(job) or sleeps else "warning"
+        severity: Severity = "info" if adapters(job) or sleeps or open_release else "warning"
         yield self.finding(
             f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}, {1 - share.value:.0%} is left "
-            "for training on it",
+            "for training on it"
+            + (
+                f" (TRL {COLOCATES_FROM} and later share the GPUs unless vllm_mode says server)" if open_release else ""
+            ),
             share,
             (argument(job, "vllm_mode"), "on the training GPUs"),
             help="lower vllm_gpu_memory_utilization (TRL's default is 0.3)" + ("" if sleeps else ", or let vLLM sleep"),

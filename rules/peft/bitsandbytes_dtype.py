@@ -27,8 +27,8 @@ class BitsandbytesDtype(Rule):
     ``BitsAndBytesConfig`` calls ``getattr(torch, "bf16")``: "module 'torch' has no attribute 'bf16'". For the storage it
     allows torch's names alone.
 
-    How sure: read in transformers 4.44 to 5.24. Only mappings that go to ``BitsAndBytesConfig`` as they are; a script's own
-    argument of the name may translate the short form.
+    How sure: read in transformers 4.44 to 5.24. It is an error in mappings that go to ``BitsAndBytesConfig`` as they are, and a
+    warning for a script's own argument of the name, which most scripts look up in torch in the same way.
     """
 
     code = "PFT016"
@@ -69,7 +69,8 @@ class BitsandbytesDtype(Rule):
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
-        for place in ((),) if reading.dialect == "hf-quant-config" else _PLACES:
+        own = reading.dialect == "hf-training-args"
+        for place in ((),) if reading.dialect == "hf-quant-config" else (*_PLACES, *(((),) if own else ())):
             for key in _KEYS:
                 route: Route = (*place, key)
                 short = reading.value(*route)
@@ -82,4 +83,6 @@ class BitsandbytesDtype(Rule):
                     reading.origin(*route),
                     help=f"write {_SHORT[short]}",
                     fixes=(Fix(f"write {_SHORT[short]}", (edit,)),) if edit else (),
+                    severity="warning" if own and not place else "error",
+                    confidence="medium" if own and not place else "high",
                 )

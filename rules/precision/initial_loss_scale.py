@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import scalar
 from cfglint.jobs.facts import Reading
-from cfglint.jobs.job import TrainingJob
 from cfglint.lint import fixes
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.rule import Parameter, Rule, example
 
-from .stated_precision import deepspeed_sections, number_at, on
+from .stated_precision import deepspeed_sections, number_at, runs_in_fp16
 
 DEFAULT_POWER = 16
 """DeepSpeed's ``initial_scale_power``."""
@@ -100,7 +97,7 @@ class InitialLossScale(Rule):
                 continue
             if (number_at(reading, *section, "fp16", "loss_scale") or 0) > 0:
                 continue
-            if not self._fp16(reading, (*section, "fp16", "enabled"), context):
+            if not runs_in_fp16(reading, (*section, "fp16", "enabled"), context):
                 continue
             edit = fixes.replace_value(reading, (*section, "fp16", "initial_scale_power"), str(DEFAULT_POWER))
             yield self.finding(
@@ -112,13 +109,3 @@ class InitialLossScale(Rule):
                 fixes=(Fix(f"start at 2^{DEFAULT_POWER}", (edit,), safe=False),) if edit else (),
                 data={"skipped_steps": power - DEFAULT_POWER},
             )
-
-    def _fp16(self, reading: Reading, route: tuple[str | int, ...], context: Context) -> bool:
-        if on(reading, *route):
-            return True
-        if not is_unknown(scalar(reading.at(*route))):
-            return False
-        return any(
-            isinstance(job, TrainingJob) and job.compute_dtype is not None and job.compute_dtype.value == "fp16"
-            for job in context.jobs_of(reading)
-        )

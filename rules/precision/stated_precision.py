@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import boolean, scalar
 from cfglint.jobs.facts import DefaultOrigin, Fact, Reading, beyond_counting
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint import fixes
+from cfglint.lint.context import Context
 from cfglint.lint.finding import Fix
 from cfglint.source.node import Mapping, Route
 
@@ -121,3 +123,15 @@ def bf16_instead(job: TrainingJob) -> tuple[Fix, ...]:
             if edit is not None:
                 return (Fix("train in bf16", (edit,), safe=False),)
     return ()
+
+
+def runs_in_fp16(reading: Reading, route: Route, context: Context) -> bool:
+    """Whether DeepSpeed's ``fp16.enabled`` at ``route`` is on, or ``auto`` in a job that computes in fp16."""
+    if on(reading, *route):
+        return True
+    if not is_unknown(scalar(reading.at(*route))):
+        return False
+    return any(
+        isinstance(job, TrainingJob) and job.compute_dtype is not None and job.compute_dtype.value == "fp16"
+        for job in context.jobs_of(reading)
+    )

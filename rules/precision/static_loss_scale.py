@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .stated_precision import deepspeed_sections, number_at, on
+from .stated_precision import deepspeed_sections, number_at, runs_in_fp16
 
 
 class StaticLossScale(Rule):
@@ -62,7 +62,7 @@ class StaticLossScale(Rule):
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
         for section in deepspeed_sections(reading):
             scale = number_at(reading, *section, "fp16", "loss_scale")
-            if scale is not None and scale > 0 and on(reading, *section, "fp16", "enabled"):
+            if scale is not None and scale > 0 and runs_in_fp16(reading, (*section, "fp16", "enabled"), context):
                 yield self.finding(
                     f"the loss scale stays at {scale:g}: it follows neither overflow nor underflow",
                     reading.origin(*section, "fp16", "loss_scale"),
