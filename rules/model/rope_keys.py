@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cfglint.jobs.facts import Reading
+from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..serving.server import json_argument, runs
 from .config_parts import parts, rope_routes, rope_type
 
 REQUIRED: Final = {
@@ -22,6 +24,11 @@ REQUIRED: Final = {
 """Keys each type is read with (transformers, modeling_rope_utils.py of 4.57 and 5.24; vLLM's YaRN needs the original length)."""
 FILLED_IN: Final = frozenset({"original_max_position_embeddings"})
 """What transformers 5 takes from the config beside the block."""
+
+
+OVERRIDES: Final = ("hf_overrides", "rope_scaling", "json_model_override_args")
+"""Arguments of vLLM and SGLang that put a rope block over the config's."""
+BLOCKS: Final = ("rope_scaling", "rope_parameters")
 
 
 class RopeKeys(Rule):
@@ -107,3 +114,25 @@ class RopeKeys(Rule):
                     severity="warning" if filled else "error",
                     confidence="medium" if filled else "high",
                 )
+
+    def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        """The same block in a server's arguments, which goes over the config's."""
+        if not runs(job, "vllm", "sglang"):
+            return
+        for name in OVERRIDES:
+            fact = json_argument(job, name)
+            if fact is None:
+                continue
+            blocks = (fact.value,) if name == "rope_scaling" else (fact.value.get(key) for key in BLOCKS)
+            for block in blocks:
+                kind = block.get("rope_type", block.get("type")) if isinstance(block, Mapping) else None
+                if not isinstance(block, Mapping) or not isinstance(kind, str):
+                    continue
+                missing = [key for key in REQUIRED.get(kind, ()) if key not in block and key not in FILLED_IN]
+                if missing:
+                    yield self.finding(
+                        f"rope type {kind} needs {' and '.join(missing)}, which {name} does not give",
+                        fact,
+                        help="give the whole block: it goes over the config's",
+                        job=job,
+                    )

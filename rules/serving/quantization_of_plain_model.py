@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from cfglint.jobs.job import ServingJob
+from cfglint.jobs.named_models import is_bare
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import runs, served, text
+from .server import quantization_method, runs, served, text
 
 NEEDS_CHECKPOINT = frozenset({
     "awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "compressed-tensors", "modelopt", "modelopt_fp4",
@@ -27,7 +28,8 @@ class QuantizationOfPlainModel(Rule):
     the config file for awq".
 
     How sure: the model's config.json has no ``quantization_config``. Where the config comes from the catalogue it is an error;
-    for a config on disk, or a folder named after the model, it is a warning, since older GPTQ checkpoints keep their settings in ``quantize_config.json``.
+    for a config on disk, or a folder named after the model, it is a warning, since older GPTQ checkpoints keep their settings
+    in ``quantize_config.json``. A Hub id that is not known, and whose name says nothing of quantization, is information.
     """
 
     code = "SRV015"
@@ -60,9 +62,24 @@ class QuantizationOfPlainModel(Rule):
         if asked.value.lower() not in NEEDS_CHECKPOINT:
             return
         arch, certain = served(job)  # a folder is taken for the model it is named after
-        if arch is None or arch.quantization is not None:
+        if arch is not None and arch.quantization is not None:
             return
-        if QUANTIZED_NAME.search(str(job.value("model_id") or "")) or QUANTIZED_NAME.search(model.id):
+        if (
+            quantization_method(job) is not None
+            or QUANTIZED_NAME.search(str(job.value("model_id") or ""))
+            or QUANTIZED_NAME.search(model.id)
+        ):
+            return
+        if arch is None:
+            if not is_bare(model.id) and model.config is None and job.model_id is not None and job.model_id.certain:
+                yield self.finding(
+                    f"quantization is {asked.value}, which needs a quantized checkpoint, and {model.id} is not named like one",
+                    asked,
+                    help="nothing to do where its config.json has a quantization_config",
+                    severity="info",
+                    confidence="low",
+                    job=job,
+                )
             return
         sure = model.source == "catalogue" and certain and model.architecture is not None
         yield self.finding(

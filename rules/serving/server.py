@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -163,6 +164,18 @@ def number(job: ServingJob, name: str) -> Fact[int] | None:
 def text(job: ServingJob, name: str) -> Fact[str] | None:
     fact = statement(job, name)
     return fact if fact is not None and isinstance(fact.value, str) and fact.value else None
+
+
+def json_argument(job: ServingJob, name: str) -> Fact[Mapping[str, Any]] | None:
+    """An argument that takes JSON, as a mapping; None where it is not stated, or is none."""
+    fact = statement(job, name)
+    value = fact.value if fact is not None else None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return Fact(value, fact.origin, fact.certain) if fact is not None and isinstance(value, Mapping) else None
 
 
 def switch(job: ServingJob, name: str) -> bool | None:

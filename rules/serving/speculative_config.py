@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import runs_vllm, size, statement
+from .server import number, runs_vllm, since, size, statement, version
 
 DRAFT_FREE = frozenset(
     {"ngram", "[ngram]", "ngram_gpu", "suffix", "mtp", "deepseek_mtp", "extract_hidden_states", "dspark"}
@@ -82,6 +82,8 @@ class SpeculativeConfig(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        if runs_vllm(job):
+            yield from self._legacy(job)
         fact = statement(job, "speculative_config")
         if fact is None or not isinstance(fact.value, dict) or not runs_vllm(job):
             return
@@ -126,3 +128,19 @@ class SpeculativeConfig(Rule):
         low, high = config.get("prompt_lookup_min"), config.get("prompt_lookup_max")
         if isinstance(low, int) and isinstance(high, int) and low > high:
             yield self.finding(f"prompt_lookup_min {low} is above prompt_lookup_max {high}", fact, job=job)
+
+    def _legacy(self, job: ServingJob) -> Iterator[Finding]:
+        """The draft's size as releases before 0.8 take it; later ones refuse the argument, which SRV001 tells."""
+        drafted = number(job, "speculative_draft_tensor_parallel_size")
+        target = size(job, "tensor_parallel_size")
+        if drafted is None or target is None or drafted.value in (1, target) or since(job, "0.8"):
+            return
+        yield self.finding(
+            f"speculative_draft_tensor_parallel_size {drafted.value} is neither 1 nor the target's {target}",
+            drafted,
+            (job.tensor_parallel_size, f"tensor_parallel_size {target}"),
+            help="--speculative-draft-tensor-parallel-size 1",
+            severity="error" if version(job) is not None else "warning",
+            confidence="high" if version(job) is not None else "medium",
+            job=job,
+        )
