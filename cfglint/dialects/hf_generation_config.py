@@ -17,6 +17,7 @@ _KEYS = (
     "forced_decoder_ids", "is_multilingual", "lang_to_id", "task_to_id", "alignment_heads", "no_timestamps_token_id",
     "prev_sot_token_id", "return_timestamps", "max_initial_timestamp_index", "trust_remote_code", "chat_format",
     "max_window_size", "user_token_id", "assistant_token_id", "output_attentions", "return_dict_in_generate",
+    "num_return_sequences", "num_beam_groups", "min_p", "penalty_alpha", "diversity_penalty",
 )  # fmt: skip
 
 
@@ -41,6 +42,9 @@ class HfGenerationConfig(Dialect):
         sampling = evidence(root, ("do_sample", "temperature", "top_p", "top_k", "max_new_tokens", "num_beams"))
         if len(tokens) >= 2 and numbers and len(tokens) == len(root.index):
             return Recognition(60, because(tokens))
+        named = document.path.rsplit("/", 1)[-1] == "generation_config.json"
+        if named and sampling and len(known) == len(root.index):
+            return Recognition(60, because(sampling[:3]))
         if tokens and numbers and (saved or sampling) and len(known) * 4 >= len(root.index) * 3:
             return Recognition(70, because([*tokens[:1], *sampling[:2], *saved[:1]]))
         return None

@@ -23,15 +23,13 @@ class Fp8WeightsOnly(Rule):
     not have native support for FP8 computation … Weight-only FP8 compression will be used". INT8 (W8A8) and 4-bit
     checkpoints run faster on Ampere.
 
-    How sure: which method is used is stated; on which GPU, too. It may well be wanted for the memory: information, for
-    careful readers.
+    How sure: which method is used is stated; on which GPU, too. It may well be wanted for the memory: information.
     """
 
     code = "HWF105"
     name = "fp8-weights-only"
     family = "hardware"
     severity = "info"
-    persona = "strict"
     kinds = ("serve",)
     evidence = (
         "https://docs.vllm.ai/en/latest/features/quantization/fp8/",

@@ -18,7 +18,7 @@ class PoolFraction(Rule):
 
     SGLang's ``mem_fraction_static``, TGI's ``cuda_memory_fraction`` and LMDeploy's ``cache_max_entry_count`` are shares: 90 instead of
     0.9 asks for ninety times the memory. SGLang takes what is left of its share for activations, CUDA graphs and, in models
-    that see, the image encoder: from about 0.9 on a model with vision runs out of memory at the first large image.
+    that see, the image encoder: from about 0.88 on a model with vision runs out of memory at the first large image.
 
     How sure: TGI and TensorRT-LLM multiply the memory by the number; a share above 1 cannot be given. LMDeploy's TurboMind takes whole
     numbers above 1 as blocks, so they are left alone there. What is left for images is a matter of their size: a warning.
@@ -34,7 +34,7 @@ class PoolFraction(Rule):
         "https://github.com/huggingface/text-generation-inference/blob/db931fcf42da018a3657580c64bf2720f167f9ab/launcher/src/main.rs",
     )
     catalogue = ("mem-util-range", "sgl-memfrac-vlm")
-    parameters = {"vision": Parameter(0.92, "SGLang's share above which an image encoder has no room")}
+    parameters = {"vision": Parameter(0.88, "SGLang's share from which on an image encoder has no room")}
     good = (
         example(
             "serve.sh",
@@ -85,7 +85,7 @@ class PoolFraction(Rule):
                 help=f"{name}: {share / 100:g}" if PERCENT <= share <= 100 else f"{name}: 0.9",
                 job=job,
             )
-        elif engine == "sglang" and share > self.options["vision"]:
+        elif engine == "sglang" and share >= self.options["vision"]:
             arch, sure = served(job)
             if arch is not None and sure and arch.config.get("vision_config"):
                 yield self.finding(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from cfglint.dialects.base import Launch
+from cfglint.jobs.facts import FileOrigin
 from cfglint.source.shell import Word
 
 WRAPPERS = frozenset(
@@ -361,7 +362,20 @@ def expanded(launch: Launch) -> Iterator[Launch]:
         gpu=launch.gpu,
         gpus=_docker_gpus(run) or launch.gpus,
         nodes=launch.nodes,
+        host_memory=_docker_memory(launch, run) or launch.host_memory,
     )
+
+
+def _docker_memory(launch: Launch, run: ContainerRun) -> tuple[int, FileOrigin] | None:
+    """``-m 32g`` or ``--memory=32g``, in powers of 1024."""
+    from cfglint.dialects.carriers.shell import memory_bytes
+
+    for name in ("memory", "m"):
+        for word in run.options.get(name, ()):
+            size = memory_bytes(word.text) if word.known else None
+            if size:
+                return size, FileOrigin(launch.document, (name,), word.span, word.span)
+    return None
 
 
 def _docker_gpus(run: ContainerRun) -> tuple[int, Word] | None:
