@@ -21,6 +21,7 @@ def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimat
     memory.allocated = _widened(memory.allocated, other.allocated)
     memory.reserved = _widened(memory.reserved, other.reserved)
     memory.used = _widened(memory.used, other.used)
+    memory.floor = lesser(memory.floor, other.floor)
     words = f"how {ranks} GPUs" if ranks is not None else "how many GPUs there are and how they"
     replicated.assumptions.insert(
         0, f"no file says {words} share the model: shown replicated (DDP), the low end fully sharded (ZeRO-3)"
@@ -35,3 +36,8 @@ def _widened(whole: Interval | None, least: Interval | None) -> Interval | None:
     if whole is None or least is None:
         return whole
     return Interval(min(whole.low, least.low), whole.expected, max(whole.high, least.high))
+
+
+def lesser(shown: float | None, least: float | None) -> float | None:
+    """The smaller of two floors; None where one is not known."""
+    return None if shown is None or least is None else min(shown, least)

@@ -62,6 +62,8 @@ class MemoryEstimate:
     components: list[Component] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     capacity: int | None = None
+    floor: float | None = None
+    """Bytes used at least by what is known, where activations are not: weights, gradients, optimizer states, CUDA."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Final
 
-from cfglint.estimate.open_sharding import COUNT, either
+from cfglint.estimate.open_sharding import COUNT, either, lesser
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.jobs.job import TrainingJob, with_facts
@@ -70,6 +70,7 @@ def _widen(made: Estimate, least: Estimate, fact: str) -> None:
     memory.allocated = _lower(memory.allocated, other.allocated)
     memory.reserved = _lower(memory.reserved, other.reserved)
     memory.used = _lower(memory.used, other.used)
+    memory.floor = lesser(memory.floor, other.floor)
     if fact not in memory.missing:
         memory.missing.append(fact)
     if memory.verdict != other.verdict:

@@ -95,6 +95,8 @@ class OffloadedActivations(Rule):
         other = _SWITCHES.get(reading.dialect)
         if other is not None:
             key, needed, framework = other
+            if reading.role != "run" or reading.carrier is not None or reading.context.get("command_line"):
+                return  # words on a command change a recipe that is not in sight
             offloading = reading.value(key)
             named = isinstance(offloading, str) and offloading.lower() in _KINDS
             if (boolean(offloading) is True or named) and not _on(reading, needed):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cfglint.estimate import estimate
 from cfglint.estimate.result import GIB, Estimate
+from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob, with_facts
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Where, place
@@ -25,6 +26,9 @@ SMALLEST_LABELLED = 0.05
 ROLLOUTS = ("grpo", "ppo", "rloo")
 """Methods whose samples are as long as the model makes them."""
 
+TRAINS = ("micro_batch_size", "learning_rate", "epochs", "max_steps")
+"""Facts of which a file that is meant for training states one."""
+
 PADS = ("pad_to_sequence_len", "pad_to_max_length")
 """Keys that fill every sample up to the stated length."""
 
@@ -38,7 +42,8 @@ class TrainingOutOfMemory(Rule):
     padded to the longest of a batch only, and half of the stated length would fit, it is information: the data decide.
 
     How sure: the interval states it; `cfglint estimate` shows every part with its formula and where each input comes
-    from. With an unknown model, accelerator or sequence length nothing is said.
+    from. With an unknown model or accelerator nothing is said; without a sequence length only that the states alone are
+    too much.
     """
 
     code = "MEM001"
@@ -93,6 +98,10 @@ class TrainingOutOfMemory(Rule):
             return
         made = context.estimate(job)
         memory = made.memory
+        if memory.verdict == "oom" and memory.used is None and memory.floor is not None:
+            if any(place(job.fact(name)) is not None for name in TRAINS):
+                yield self._by_states_alone(job, made, memory.floor)
+            return
         if memory.verdict not in ("oom", "likely-oom") or memory.used is None:
             return
         capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
@@ -113,6 +122,25 @@ class TrainingOutOfMemory(Rule):
                 "used_gib": {"low": round(low, 2), "expected": round(expected, 2), "high": round(high, 2)},
                 "capacity_gib": round(capacity / GIB, 2),
             },
+            job=job,
+        )
+
+    def _by_states_alone(self, job: TrainingJob, made: Estimate, floor: float) -> Finding:
+        """Too much before any activation is counted: the sequence length is not known, and does not matter."""
+        capacity = made.memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
+        gpu = accelerator_words(job)
+        method = job.method
+        said = method is not None and not isinstance(method.origin, DefaultOrigin)
+        sure = said or job.reading("hf-training-args") is None  # a script of one's own may bring adapters
+        return self.finding(
+            f"needs at least {floor / GIB:.1f} GiB per GPU for weights, gradients and optimizer states, without any "
+            f"activations{'' if sure else ', if all parameters are trained'}; {gpu} has {capacity / GIB:.1f}",
+            *self._where(job, made),
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
+            help=self._help(job, gpu),
+            notes=tuple(made.assumptions[:3]),
+            data={"least_gib": round(floor / GIB, 2), "capacity_gib": round(capacity / GIB, 2)},
             job=job,
         )
 

@@ -40,3 +40,19 @@ def test_packed_samples_reach_it() -> None:
 def test_what_does_not_fit_at_half_the_length_is_a_warning() -> None:
     finding = _memory(SFT.format(micro=80))
     assert (finding.severity, finding.confidence) == ("warning", "medium")
+
+
+def test_states_alone_are_too_much_whatever_the_length() -> None:
+    files = {
+        "train.yaml": "model_name_or_path: meta-llama/Llama-2-70b-hf\nbf16: true\nper_device_train_batch_size: 1\n"
+        "deepspeed: ds.json\n",
+        "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, '
+        '"zero_optimization": {"stage": 3}}',
+    }
+    result = lint_files(files, gpu="A100-80GB", gpus=8)
+    (finding,) = [f for f in result.findings if f.code == "MEM001"]
+    assert finding.severity == "warning"  # a script of one's own may bring adapters
+    assert finding.data["least_gib"] > finding.data["capacity_gib"] > 79
+    assert "without any activations, if all parameters are trained" in finding.message
+    # 16 bytes per parameter over 32 ranks fit
+    assert not [f for f in lint_files(files, gpu="A100-80GB", gpus=8, nodes=4).findings if f.code == "MEM001"]

@@ -139,6 +139,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
         least = best_stage.states.resident if best_stage is not None else floor
         allocated = Interval(least, peak.total, peak.total)
         used = used_of(reserved_of(allocated, plan, (0.0, 0.0), 0.0), allocated, plan, job.hardware.candidates)
+        memory.floor = used.low
     else:
         best = favourable(plan)
         best_stage = fullest_stage(best) if best is not None else None
