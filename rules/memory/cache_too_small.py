@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.estimate.result import GIB, Estimate
+from cfglint.estimate.result import GIB
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from .wording import accelerator_words
-
-OTHER_LEVERS = ("kv_cache_dtype", "gpu_memory_utilization", "tensor_parallel_size")
 
 
 class CacheTooSmall(Rule):
@@ -81,7 +79,7 @@ class CacheTooSmall(Rule):
             stated or job.model_id,
             (job.gpu_memory_utilization, f"{cache:.1f} GiB of it are left for the cache"),
             (job.tensor_parallel_size, ""),
-            help=self._help(job, made),
+            help=self._help(job, gpu),
             severity="error" if certain else "warning",
             confidence="high" if certain else "medium",
             notes=tuple(made.assumptions[:3]),
@@ -89,12 +87,8 @@ class CacheTooSmall(Rule):
             job=job,
         )
 
-    def _help(self, job: ServingJob, made: Estimate) -> str:
-        from cfglint.estimate.serving.levers import serving_levers
+    def _help(self, job: ServingJob, gpu: str) -> str:
+        from cfglint.estimate.serving.levers import helps_for_length
 
-        levers = {lever[0]: lever for lever in serving_levers(job)}
-        words = [levers["max_model_len"][3]] if "max_model_len" in levers else []
-        for name in OTHER_LEVERS:
-            if name in levers and len(words) < 2:
-                words.append(levers[name][3])
-        return "; or ".join(words)
+        words = helps_for_length(job)
+        return "; or ".join(words) or f"a smaller model, or a larger accelerator than {gpu}"

@@ -17,8 +17,14 @@ LOWER_SEQUENCES = (256, 128, 64, 32)
 LOWER_BATCHED_TOKENS = (8192, 4096, 2048)
 HIGH_UTILIZATION = 0.95
 TENSOR_SIZES = (1, 2, 4, 8, 16)
-LENGTH_STEP = 1024
+LENGTH_STEP, LONG_STEP = 1024, 4096
+"""Lengths are offered in steps of the first, from four times the second on in steps of the second."""
+LEAST_LENGTH = 4096
+"""No shorter length is offered: a conversation with its answer, and what TGI and llama.cpp serve where nobody says."""
+FP8_CACHE_CAPABILITY = (8, 9)
+"""Compute capability from which the engines' kernels read an E4M3 cache (vLLM fails on 8.6: vllm#26431)."""
 STARTS = ("fits", "tight")
+MOST_HELPS = 3
 
 
 def serving_levers(job: ServingJob) -> list[Lever]:
@@ -78,7 +84,8 @@ def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
     eight = estimate_serving(with_facts(job, kv_cache_dtype="fp8"))
     before, after = base.serving, eight.serving
     if (
-        before
+        _reads_fp8_cache(job)
+        and before
         and after
         and before.kv_bytes_per_token
         and after.kv_bytes_per_token
@@ -93,6 +100,11 @@ def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
                 f"kv_cache_dtype: fp8 holds {tokens:,.0f} tokens instead of {before.kv_tokens.expected:,.0f}",
             ))  # fmt: skip
     return levers
+
+
+def _reads_fp8_cache(job: ServingJob) -> bool:
+    capabilities = [gpu.compute_capability for gpu in job.hardware.candidates]
+    return all(capability is None or capability >= FP8_CACHE_CAPABILITY for capability in capabilities)
 
 
 def _number_in_force(base: Estimate, name: str) -> float | None:
@@ -118,11 +130,52 @@ def largest_length(job: ServingJob, base: Estimate) -> Lever | None:
     safe = serving.max_model_len
     if serving.kv_cache is not None and serving.kv_cache.expected > 0:
         safe = int(safe * max(0.0, serving.kv_cache.low) / serving.kv_cache.expected)
-    safe -= safe % LENGTH_STEP
-    if wanted is None or safe < LENGTH_STEP or safe >= wanted:
+    length, word = _round_length(safe), "fits"
+    if length < LEAST_LENGTH:
+        # What surely fits is no length to serve; what is expected to may be.
+        length, word = _round_length(serving.max_model_len), "is expected to fit"
+    if wanted is None or length < LEAST_LENGTH or length >= wanted:
         return None
-    freed = (wanted - safe) * (serving.kv_bytes_per_token or 0.0)
-    return ("max_model_len", safe, freed, f"max_model_len: {safe} fits (up to {serving.max_model_len} expected)")
+    freed = (wanted - length) * (serving.kv_bytes_per_token or 0.0)
+    more = f" (up to {serving.max_model_len:,} expected)" if word == "fits" else ""
+    return ("max_model_len", length, freed, f"max_model_len: {length} {word}{more}")
+
+
+def _round_length(length: int) -> int:
+    step = LONG_STEP if length >= 4 * LONG_STEP else LENGTH_STEP
+    return length - length % step
+
+
+def helps_for_length(job: ServingJob) -> list[str]:
+    """What a person would try where one request of the length does not fit the cache, in that order.
+
+    A length that nobody stated is shortened first. One that was stated is kept if a larger share of the device, an
+    FP8 cache, more ranks or a larger device can hold it.
+    """
+    base = estimate_serving(job)
+    shorter = largest_length(job, base)
+    stated = job.value("max_model_len") is not None
+    words = [shorter[3]] if shorter is not None and not stated else []
+    levers = {lever[0]: lever for lever in _memory_levers(job, base)}
+    facts: dict[str, Any] = {}
+    for name in ("gpu_memory_utilization", "kv_cache_dtype"):
+        lever = levers.get(name)
+        if lever is None:
+            continue
+        alone = estimate_serving(with_facts(job, **{name: lever[1]}))
+        facts[name] = lever[1]
+        if alone.memory.verdict in STARTS:
+            words.append(f"{name}: {lever[1]} holds it")
+    if len(facts) > 1 and not any(word.endswith("holds it") for word in words):
+        together = estimate_serving(with_facts(job, **facts))
+        if together.memory.verdict in STARTS:
+            words.append(" and ".join(f"{name}: {value}" for name, value in facts.items()) + " together hold it")
+    ranks = smallest_tensor_parallel(job)
+    if ranks is not None:
+        words.append(ranks[3].replace("fits", "holds it"))
+    if shorter is not None and stated:
+        words.append(shorter[3])
+    return words[:MOST_HELPS]
 
 
 def smallest_tensor_parallel(job: ServingJob) -> Lever | None:

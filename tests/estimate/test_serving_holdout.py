@@ -1,0 +1,232 @@
+"""Start-up logs of models that no constant was fitted on (``benchmarks/holdout_serving.jsonl``), and the kinds of error they found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfglint.catalog.architecture import Architecture, architecture_from_config
+from cfglint.catalog.models import architecture_of, find_model
+from cfglint.dialects.cfglint_job import state
+from cfglint.estimate.result import Interval
+from cfglint.estimate.serving import estimate_serving
+from cfglint.estimate.serving.kv_layout import KvLayout, vllm_layout
+from cfglint.estimate.serving.levers import helps_for_length
+from cfglint.jobs.facts import SettingOrigin
+from cfglint.jobs.hardware import resolve_hardware
+from cfglint.jobs.job import ServingJob
+from cfglint.jobs.models import ModelSearch
+
+GIB = 2**30
+ROWS = Path(__file__).parents[2] / "benchmarks" / "holdout_serving.jsonl"
+
+
+def job_of(**facts: Any) -> ServingJob:
+    job = ServingJob("test")
+    for key, value in facts.items():
+        state(job, key, value, SettingOrigin("test", key))
+    job.hardware = resolve_hardware(job)
+    job.model = ModelSearch(Path("."), {}).find(job)
+    return job
+
+
+def model(name: str) -> Architecture:
+    row = find_model(name)
+    assert row is not None
+    architecture = architecture_of(row)
+    assert architecture is not None
+    return architecture
+
+
+def rows() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: str(row["id"]))
+def test_hold_out_rows(row: dict[str, Any]) -> None:
+    """No server that started is said to fail; weights within 3 % where the format is not read off a name alone."""
+    facts = {key: value for key, value in row["job"].items() if key not in ("cfglint", "kind", "name")}
+    estimate = estimate_serving(job_of(**facts))
+    assert estimate.memory.verdict not in {"ok": ("oom", "kv-too-small")}.get(row["outcome"], ("fits", "tight"))
+    serving = estimate.serving
+    assert serving is not None
+    if "weights_gib" in row and row["confidence"] != "low":
+        assert serving.weights is not None
+        assert serving.weights / GIB == pytest.approx(row["weights_gib"], rel=0.032)
+    if "kv_tokens" in row:
+        assert serving.kv_tokens is not None
+        assert serving.kv_tokens.expected == pytest.approx(row["kv_tokens"], rel=0.085)
+
+
+def hybrid(name: str, tp: int, element: float, *, tokens: int = 0, draft: int = 0) -> KvLayout:
+    arch = model(name)
+    return vllm_layout(
+        arch, range(len(arch.layers)), tp=tp, element=element, model_element=2.0, block_size=16, hybrid=True, latent=True,
+        draft_layers=draft, speculative_tokens=tokens, state_blocks=2 + tokens,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "element", "tokens", "block"),
+    [
+        ("Qwen/Qwen3.5-122B-A10B", 8, 2.0, 3, 544),
+        ("Qwen/Qwen3.5-122B-A10B", 1, 1.0, 0, 4176),
+        ("Qwen/Qwen3.5-122B-A10B", 1, 1.0, 1, 4192),
+    ],
+)
+def test_attention_blocks_are_raised_to_hold_a_state(
+    name: str, tp: int, element: float, tokens: int, block: int
+) -> None:
+    """genesis-vllm-patches#24 (padded by 2.64 %), two logs of an NVFP4 checkpoint with an FP8 cache."""
+    assert hybrid(name, tp, element, tokens=tokens, draft=1 if tokens else 0).block_size == block
+
+
+def test_a_mamba2_state_in_16_bits_takes_blocks_of_672_tokens() -> None:
+    """NVIDIA-Nemotron-Nano-9B-v2, vllm#24280: 128 heads of 80 by 128 and a window of 3 × 12,288 in 16 bits, 4,096 bytes a token."""
+    config = {
+        "model_type": "nemotron_h", "architectures": ["NemotronHForCausalLM"], "hidden_size": 4480, "num_hidden_layers": 56,
+        "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", "intermediate_size": 15680,
+        "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 128, "mamba_head_dim": 80,
+        "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "vocab_size": 131072,
+    }  # fmt: skip
+    arch = architecture_from_config(config)
+    layout = vllm_layout(
+        arch, range(56), tp=1, element=2.0, model_element=2.0, block_size=16, hybrid=True, latent=True
+    )  # fmt: skip
+    assert layout.block_size == 672
+
+
+def test_pool_and_concurrency_of_a_hybrid() -> None:
+    """21.43 GiB: 467,712 tokens, 11.79 requests of 131,072; with a draft head 24.05 GiB: 482,080 and 6.42 of 262,144."""
+    plain = hybrid("Qwen/Qwen3.5-122B-A10B", 1, 1.0)
+    blocks = plain.blocks(21.43 * GIB)
+    assert plain.pool_tokens(blocks) == 467712
+    assert plain.concurrency(blocks, 131072, 8192) == pytest.approx(11.79, rel=0.005)
+    drafted = hybrid("Qwen/Qwen3.5-122B-A10B", 1, 1.0, tokens=1, draft=1)
+    blocks = drafted.blocks(24.05 * GIB)
+    assert drafted.pool_tokens(blocks) == 482080
+    assert drafted.concurrency(blocks, 262144, 8192) == pytest.approx(6.42, rel=0.005)
+
+
+def test_pages_of_several_sizes_are_made_equal() -> None:
+    """gemma-4-E2B: 3 full layers of 512 and 12 window layers of 256 keep a cache, in five groups of three."""
+    arch = model("google/gemma-4-E2B-it")
+    layout = vllm_layout(
+        arch, range(35), tp=1, element=2.0, model_element=2.0, block_size=16, hybrid=True, latent=True
+    )  # fmt: skip
+    assert (layout.group_size, len(layout.groups), layout.page_bytes) == (3, 5, 32768)
+    assert [group.block_size for group in layout.groups].count(32) == 4
+    assert layout.concurrency(layout.blocks(0.93 * GIB), 32768, 8192) == pytest.approx(3.25, rel=0.01)
+
+
+def test_groups_by_release() -> None:
+    """20 window layers and 16 full ones: two groups of 20 where 1.5 is the bound, of 16 and padded where it is 1.25 or 1."""
+    arch = model("google/gemma-3-1b-it")
+    assert len(arch.layers) == 26
+
+    def made(tolerance: float) -> KvLayout:
+        return vllm_layout(
+            arch, range(26), tp=1, element=2.0, model_element=2.0, block_size=16, hybrid=True, latent=True,
+            group_tolerance=tolerance,
+        )  # fmt: skip
+
+    assert made(1.5).group_size == made(1.25).group_size == 4
+    assert made(6.0).group_size == 22
+
+
+def test_absorbed_projections_of_07() -> None:
+    """DeepSeek-Coder-V2-Lite at TP 8: W_Q_UK and W_UV_O beside the weights make 3.97 GiB of 3.75."""
+    weights = {
+        version: estimate_serving(
+            job_of(framework="vllm", framework_version=version, tensor_parallel_size=8, gpus_per_node=8,
+                   model="deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct")
+        ).serving
+        for version in ("0.6.6", "0.7.2", "0.8.5")
+    }  # fmt: skip
+    sizes = {version: made.weights / GIB for version, made in weights.items() if made and made.weights}
+    assert sizes["0.7.2"] == pytest.approx(3.97, abs=0.02)
+    assert sizes["0.6.6"] < sizes["0.8.5"] < sizes["0.7.2"]
+
+
+def test_the_old_engine_keeps_its_own_batch_beside_the_new() -> None:
+    """Qwen3-4B of 10,000 tokens in V0 of 0.8.5 is profiled with them all, 0.74 GiB; V1 takes 2,048."""
+    facts = {
+        "framework": "vllm", "framework_version": "0.8.5", "model": "Qwen/Qwen3-4B", "gpu": "RTX 3060 12GB", "gpus_per_node": 1,
+        "max_model_len": 10000, "max_num_seqs": 1, "dtype": "float16",
+    }  # fmt: skip
+    old = estimate_serving(job_of(**facts, engine_args={"VLLM_USE_V1": "0"})).serving
+    new = estimate_serving(job_of(**facts)).serving
+    assert old is not None and new is not None
+    assert old.activation_peak is not None and new.activation_peak is not None
+    assert old.activation_peak / GIB == pytest.approx(0.74, abs=0.02)
+    assert new.activation_peak < 0.4 * old.activation_peak
+
+
+def test_images_of_the_old_engine() -> None:
+    """Qwen2-VL-7B starts on an L4 with 0.6.1 and 2,048 tokens: images of at most 1,280 tokens, one prompt for each."""
+    facts = {
+        "framework": "vllm",
+        "model": "Qwen/Qwen2-VL-7B-Instruct",
+        "gpu": "L4",
+        "gpus_per_node": 1,
+        "max_model_len": 2048,
+    }
+    early = estimate_serving(job_of(**facts, framework_version="0.6.1.post2"))
+    assert early.memory.verdict in ("fits", "tight")
+    assert early.serving is not None and early.serving.activation_peak is not None
+    later = estimate_serving(job_of(**facts, framework_version="0.6.6")).serving
+    assert later is not None and later.activation_peak is not None
+    assert early.serving.activation_peak < 2 * GIB < later.activation_peak
+
+
+def test_sglang_computes_gemmas_rotary_embeddings() -> None:
+    """sglang#4826: 8.13 GiB, where vLLM's tables for 131,072 × 8 positions add 0.5."""
+    facts = {"model": "google/gemma-3-4b-it", "gpu": "H200", "gpus_per_node": 1}
+    made = estimate_serving(job_of(framework="sglang", framework_version="0.4.4", **facts)).serving
+    other = estimate_serving(job_of(framework="vllm", framework_version="0.19.0", **facts)).serving
+    assert made is not None and other is not None and made.weights is not None and other.weights is not None
+    assert made.weights / GIB == pytest.approx(8.13, abs=0.06)
+    assert (other.weights - made.weights) / GIB == pytest.approx(0.5, abs=0.1)
+
+
+def test_windows_shows_all_of_a_geforce_card() -> None:
+    facts = {
+        "framework": "vllm", "framework_version": "0.19.0", "model": "Qwen/Qwen3-4B", "gpus_per_node": 1, "max_model_len": 8192,
+    }  # fmt: skip
+    card, board = (estimate_serving(job_of(**facts, gpu=gpu)).serving for gpu in ("RTX 4090", "A10G"))
+    assert card is not None and board is not None and card.kv_cache is not None and board.kv_cache is not None
+
+    def above(cache: Interval) -> float:
+        return (cache.high - cache.expected) / GIB
+
+    assert above(card.kv_cache) - above(board.kv_cache) == pytest.approx(0.9 * (24 - 23.51), abs=0.1)
+
+
+def length_help(**facts: Any) -> list[str]:
+    given = {"framework": "vllm", "framework_version": "0.19.0", "gpus_per_node": 1}
+    return helps_for_length(job_of(**{**given, **facts}))
+
+
+def test_a_length_nobody_stated_is_shortened_first() -> None:
+    words = length_help(model="meta-llama/Llama-3.1-8B-Instruct", gpu="L4")
+    assert words[0].startswith("max_model_len: ")
+    assert 16384 <= int(words[0].split()[1]) <= 32768
+    assert words[-1] == "tensor_parallel_size: 2 is the smallest that holds it"
+
+
+def test_a_stated_length_is_kept_where_a_setting_holds_it() -> None:
+    """17 GiB of cache would be needed of 13: FP8 halves it on an L40S; an A100's kernels do not read such a cache."""
+    words = length_help(model="Qwen/Qwen3-14B", gpu="L40S", max_model_len=100000)
+    assert words[0] == "kv_cache_dtype: fp8 holds it"
+    ampere = length_help(model="Qwen/Qwen2.5-32B-Instruct", gpu="A100-80GB", max_model_len=131072)
+    assert not any("kv_cache_dtype" in word for word in ampere)
+    assert ampere[0].startswith("tensor_parallel_size: 2")
+
+
+def test_no_length_too_short_to_serve_is_offered() -> None:
+    """A cache of some 2,000 tokens: more ranks or a larger device, never 1,024 tokens."""
+    words = length_help(model="Qwen/Qwen3-8B", gpu="A10G", gpu_memory_utilization=0.75, max_model_len=40960)
+    assert words and not any(word.startswith("max_model_len") for word in words)
