@@ -100,6 +100,11 @@ def read_maxtext(reading: Reading, facts: ResolvingReader) -> None:
     _state_sharding(facts)
 
 
+_TRAINERS: Final = ("train", "sft", "dpo", "rl")
+_OTHERS: Final = ("decode", "inference", "conversion", "convert", "checkpointing", "benchmark", "standalone_")
+"""Programs of MaxText that share its settings and train nothing."""
+
+
 class MaxText(Dialect):
     name = "maxtext"
     title = "MaxText"
@@ -141,7 +146,10 @@ class MaxText(Dialect):
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         """``python3 -m maxtext.trainers.pre_train.train base.yml a=b …`` and the scripts of older releases."""
         name = started.name.lower() if started.module else started.word.text.lower().replace("/", ".")
-        if "maxtext." not in name or not any(part in name for part in ("train", "sft", "dpo", "rl")):
+        if "maxtext." not in name or not started.arguments:
+            return
+        trains = any(part in name for part in _TRAINERS) and not any(part in name for part in _OTHERS)
+        if not trains and not any(is_override(word) for word in started.arguments):
             return
         words = [started.word, *started.arguments]
         span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
@@ -151,7 +159,10 @@ class MaxText(Dialect):
         reading.facts.state("framework", "maxtext", reading.origin())
         facts = ResolvingReader(reading)
         read_maxtext(reading, facts)
-        if not reading.facts.stated("method"):
+        if not trains:
+            reading.role = "part"
+            reading.context["trains"] = False
+        elif not reading.facts.stated("method"):
             facts.default("method", "full" if "sft" in name else "pretrain", "maxtext")
         yield reading
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from cfglint.dialects.base import Dialect, Launch
 from cfglint.dialects.carriers.command import program
+from cfglint.dialects.flags import CALLERS
 from cfglint.dialects.server import (
     environment_entries,
     flags_of,
@@ -78,7 +79,7 @@ class TgiDialect(Dialect):
             *given,
             *(entry for entry in environment_entries(launch, variables) if entry.name not in stated),
         ]
-        if not entries:
+        if not entries and not any(word.text in CALLERS for word in words):
             return
         reading = server_reading(self.name, launch, entries, LAUNCHER, own_images=("text-generation-inference",))
         built = _GOOGLE_BUILD.search(launch.image.text) if launch.image is not None else None
@@ -92,6 +93,8 @@ class TgiDialect(Dialect):
         )
         state_surroundings(reading, launch)
         _shards(reading)
+        if not entries:
+            reading.role = "part"  # an image's entrypoint: the caller's arguments and environment say what is served
         yield reading
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from cfglint.source.node import Comment, Problem, SourceFile, Span
@@ -71,6 +71,15 @@ _DECLARERS: Final = frozenset({"export", "declare", "typeset", "local", "readonl
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _COMMAND_OPTIONS: Final = frozenset({"--wrap", "--command", "--COMMAND"})
 """Options that hold a command: of sbatch, of xpk, gcloud and MaxText's multihost runners."""
+_LAUNCHER_LINE: Final = re.compile(
+    r"^[ \t]*(?:exec |srun [^\n]*)?(?:torchrun|vllm serve|accelerate launch|deepspeed|sglang serve|trtllm-serve|llama-server"
+    r"|python3? -m (?:vllm|sglang|torch\.distributed)\b)[ \t.]",
+    re.MULTILINE,
+)
+_TO_FILL_IN: Final = re.compile(r"REPLACE_ENV_[A-Z]")
+"""What llm-d-benchmark fills in before it uses the text."""
+_VARIABLE_ALONE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_BLANK_INSIDE: Final = re.compile(r"\S[ \t\n\\]+\S")
 _TESTS: Final = frozenset({"[", "[[", "test"})
 
 
@@ -650,6 +659,11 @@ class Scanner(WordReader):
             self.read_heredoc(words, at, end, heredoc)
         elif _feeds_shell(words):
             self.nested(*self.unescaped(at, end, heredoc.literal), directives=any(w == "sbatch" for w in words))
+        elif words[0] in ("cat", "tee") and _starts_programs(text[at:end]):
+            before = len(self.script.commands)
+            self.nested(*self.unescaped(at, end, heredoc.literal))
+            for inner in self.script.commands[before:]:
+                inner.words = [replace(w, known=False) if _TO_FILL_IN.search(w.text) else w for w in inner.words]
         return behind
 
     def read_heredoc(self, words: list[str], at: int, end: int, heredoc: _Heredoc) -> None:
@@ -768,6 +782,9 @@ class Scanner(WordReader):
                         return
                     j += 1
         program = command.program
+        lead = 1 if program == "eval" and len(words) > 1 else 0
+        if not words[lead].known and self.alternative(words[lead].text, words[lead + 1 :]):
+            return
         if program == "eval" and len(words) == 2 and any(blank in words[1].text for blank in " \t\n"):
             self.nested(*_characters(fields[1]))
         else:
@@ -781,6 +798,25 @@ class Scanner(WordReader):
                     self.nested(text[cut:], starts[cut:], ends[cut:])
                 elif i + 1 < len(words) and any(blank in words[i + 1].text for blank in " \t\n"):
                     self.nested(*_characters(fields[i + 1]))
+
+    def alternative(self, word: str, rest: list[Word]) -> bool:
+        """``$CMD …`` where branches gave CMD different commands: the last of them is read, as commands in branches are."""
+        match = _VARIABLE_ALONE.fullmatch(word)
+        value = self.variables.get(match.group(1)) if match else None
+        if value is None or value.known or value.shown is None or self.starts is not None:
+            return False
+        start, end = value.shown.start, value.shown.end
+        text = self.text
+        if end - start > 1 and text[start] in "\"'" and text[end - 1] == text[start]:
+            start, end = start + 1, end - 1
+        if not _BLANK_INSIDE.search(text, start, end):
+            return False
+        before = len(self.script.commands)
+        self.nested(text[start:end], list(range(start, end)), list(range(start + 1, end + 1)))
+        if len(self.script.commands) == before:
+            return False
+        self.script.commands[-1].words = [*self.script.commands[-1].words, *rest]
+        return True
 
     def nested(self, text: str, starts: list[int], ends: list[int], *, directives: bool = False) -> None:
         self.budget[1] -= len(text) + NESTED_COST
@@ -894,6 +930,11 @@ def _appended(old: Variable | None, new: Variable) -> Variable:
     if old.pieces is not None and new.pieces is not None:
         return Variable((*old.pieces, *new.pieces), shown=new.shown)
     return Variable(shown=new.shown)
+
+
+def _starts_programs(body: str) -> bool:
+    """True for the text of a script that is written to a file: it begins with ``#!`` or has a launcher's line."""
+    return body.startswith(("#!/bin/", "#!/usr/bin/env")) or _LAUNCHER_LINE.search(body) is not None
 
 
 def _feeds_shell(words: list[str]) -> bool:

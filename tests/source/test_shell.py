@@ -104,6 +104,8 @@ def test_words(text: str, expected: list[str]) -> None:
         ("A='p --a'\nif x; then A=\"$A --b\"; else A=\"$A --c\"; fi\nrun $A", ["p", "--a", "?${A}"]),
         ("A=(--a 1)\nif x; then A+=(--b 2); fi\nrun \"${A[@]}\" end", ["--a", "1", "?${A}", "end"]),
         ("A=1\nif x; then A=${A}0; fi\nrun $A", ["?1${A}"]),
+        ("B=3\nif x; then A=\"go -a\"; else A=\"run -b $B\"; fi\neval \"$A\"", ["-b", "3"]),
+        ("if x; then A=\"go -a\"; else A=\"run -b\"; fi\n$A -c '1 2'", ["-b", "-c", "1 2"]),
         ("A='--a'\n[ -n \"$B\" ] && A=\"$A --b $B\"\nrun $A", ["--a", "?${A}"]),
         ("A=--a\nfor i in 1 2; do A=\"$A --b $i\"; done\nrun $A", ["--a", "?${A}"]),
         ("A=\"${B:-$(basename \"${C,,}\")-x}\"\nrun $A end", ["?$(basename \"${C,,}\")-x", "end"]),
@@ -200,6 +202,13 @@ def test_scripts_inside_commands() -> None:
     inner = run(text, "run1").words
     assert [text[w.span.start : w.span.end] for w in inner] == ["run1", "--n", "8", "--x", '"a b\\"']
     assert [w.text for w in script(text).directives] == ["--gres=gpu:4"]
+
+
+def test_a_script_that_is_written_to_a_file_is_read() -> None:
+    text = "N=4\ncat <<EOF > job.sh\n#!/bin/bash\nrun -n $N --tp REPLACE_ENV_TP\nEOF\n"
+    assert words(text) == ["-n", "4", "--tp", "?REPLACE_ENV_TP"]
+    assert words("cat <<EOF > args\nsource env; \\\nrun a\nvllm serve m\nEOF\n") == ["a"]
+    assert not [c for c in script("cat <<EOF > a.yaml\nrun: a\nEOF\n").commands if c.program != "cat"]
 
 
 def test_heredocs_and_outputs_stay_with_their_command() -> None:
