@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding
+from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Rule, example
 
 from ..serving.server import (
@@ -20,6 +21,9 @@ from ..serving.server import (
     version,
 )
 
+if TYPE_CHECKING:
+    from cfglint.catalog.engines import QuantizationNeeds
+
 NAMES = {"awq": "auto_awq", "awq_marlin": "auto_awq", "gptq": "auto_gptq", "gptq_marlin": "auto_gptq"}
 """Old names and what they stand for from 0.25 on."""
 
@@ -32,7 +36,8 @@ class QuantizationCapability(Rule):
 
     How sure: minimums were read from eight releases up to 0.33.0. Every accelerator that the name can mean must be below.
     With the release stated (or one before it that needs no more) it is an error. Without one it is an error only where the
-    newest release read refuses as well. Forks lower some minimums.
+    newest release read refuses as well, and information where an earlier one does. Where only the model's name says the
+    method it is a warning. Forks lower some minimums.
     """
 
     code = "HWF102"
@@ -83,6 +88,9 @@ class QuantizationCapability(Rule):
         needs = quantization_needs(method, release)
         if needs is None or needs.capability is None:
             needs = quantization_needs(NAMES.get(method, method), release)
+        level: Severity = "error" if sure else "warning"
+        if release is None and (needs is None or needs.capability is None or not all_below(job, needs.capability)):
+            needs, level = _of_earlier(job, method), "info"
         if needs is None or needs.capability is None or not all_below(job, needs.capability):
             return
         major, minor = needs.capability
@@ -92,8 +100,8 @@ class QuantizationCapability(Rule):
             asked or job.model_id,
             (job.gpu, job.hardware.name),
             help="a checkpoint in another format, or a newer GPU",
-            severity="error" if sure else "warning",
-            confidence="high" if sure else "medium",
+            severity=level,
+            confidence=CONFIDENCE[level],
             data={
                 "method": method,
                 "needed": f"{major}.{minor}",
@@ -102,3 +110,20 @@ class QuantizationCapability(Rule):
             },
             job=job,
         )
+
+
+EARLIER = ("0.25.1", "0.12.0")
+"""Releases in use that ask more than the newest one."""
+CONFIDENCE: dict[Severity, Confidence] = {"error": "high", "warning": "medium", "info": "low"}
+
+
+def _of_earlier(job: ServingJob, method: str) -> QuantizationNeeds | None:
+    """What a release before the newest needs, where this GPU has less: the version is not stated."""
+    from cfglint.catalog.engines import quantization_needs
+
+    for release in EARLIER:
+        for name in (method, NAMES.get(method, method)):
+            needs = quantization_needs(name, release)
+            if needs is not None and needs.capability is not None and all_below(job, needs.capability):
+                return needs
+    return None

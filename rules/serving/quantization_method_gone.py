@@ -18,18 +18,21 @@ GONE = {
     "hqq": ("0.18.1", "serve an AWQ, GPTQ or compressed-tensors checkpoint"),
     "aqlm": ("0.10.2", "serve an AWQ, GPTQ or compressed-tensors checkpoint"),
     "marlin": ("0.10.2", "gptq_marlin reads GPTQ checkpoints"),
-    "squeezellm": ("0.8.5", "serve an AWQ or GPTQ checkpoint"),
-    "deepspeedfp": ("0.12.0", "fp8 quantizes while it loads"),
+    "squeezellm": ("0.6.6", "serve an AWQ or GPTQ checkpoint"),
+    "deepspeedfp": ("0.18.1", "fp8 quantizes while it loads"),
+    "qqq": ("0.10.2", "serve a compressed-tensors checkpoint"),
+    "rtn": ("0.18.1", "fp8 quantizes while it loads"),
+    "ipex": ("0.18.1", "the XPU build reads AWQ and GPTQ checkpoints"),
     "petit_nvfp4": ("0.25.1", "modelopt_fp4 reads NVFP4 checkpoints"),
     "bitblas": ("0.18.1", "gptq_marlin reads GPTQ checkpoints"),
     "gptq_bitblas": ("0.18.1", "gptq_marlin reads GPTQ checkpoints"),
     "gptq_marlin_24": ("0.18.1", "serve a compressed-tensors checkpoint"),
     "ptpc_fp8": ("0.25.1", "fp8_per_channel"),
-    "auto-round": ("0.12.0", "inc is its name now"),
 }
-"""First sampled release without the method (bitsandbytes: the release itself), and what to do."""
+"""First sampled release without the method (bitsandbytes: the release itself), and what to do. ``auto-round`` is not among
+them: later releases read such checkpoints as ``inc``."""
 POPULAR = ("bitsandbytes", "gguf")
-"""Said without a stated version, too: they are in wide use, and a fresh install no longer has them."""
+"""In wide use: said where only the model's name says the method, too."""
 
 
 class QuantizationMethodGone(Rule):
@@ -39,7 +42,8 @@ class QuantizationMethodGone(Rule):
     GGUF between 0.18 and 0.25; others were dropped.
 
     How sure: the methods were read from eight releases up to 0.33.0. An image may have the plugin installed: with an image
-    that is not the project's own, or without a stated version, it is a warning.
+    that is not the project's own, without a stated version, or where only the model's name says the method, it is a
+    warning.
     """
 
     code = "SRV016"
@@ -59,6 +63,13 @@ class QuantizationMethodGone(Rule):
         ),
         example(
             "serve.sh", "docker run --gpus all vllm/vllm-openai:v0.33.0 Qwen/Qwen2.5-7B-Instruct-AWQ --quantization awq"
+        ),
+        example(
+            {
+                "serve.sh": "docker run --gpus all vllm/vllm-openai:v0.33.0 our/qwen-int4-AutoRound",
+                ".cfglint/models/our/qwen-int4-AutoRound/config.json": '{"model_type": "qwen2", "quantization_config": {"quant_method": "auto-round", "bits": 4, "group_size": 128}}',
+            },
+            note="read as inc",
         ),
     )
     bad = (
@@ -82,16 +93,16 @@ class QuantizationMethodGone(Rule):
         found = self._method(job)
         if found is None:
             return
-        method, fact = found
+        method, fact, certain = found
         release, instead = GONE[method]
         stated = version(job)
         if stated is not None and not since(job, release):
             return
-        if stated is None and (method not in POPULAR or managed(job)):
+        if stated is None and managed(job):
             return
         from .unknown_argument import own_build
 
-        sure = stated is not None and own_build(job)
+        sure = stated is not None and own_build(job) and certain
         by = "from" if method == "bitsandbytes" else "by"
         yield self.finding(
             f"vLLM{' ' + stated if stated else ''} has no {method} in its core: gone {by} {release}"
@@ -104,15 +115,15 @@ class QuantizationMethodGone(Rule):
             job=job,
         )
 
-    def _method(self, job: ServingJob) -> tuple[str, Fact[str] | None] | None:
+    def _method(self, job: ServingJob) -> tuple[str, Fact[str] | None, bool] | None:
         for argument in ("quantization", "load_format"):
             fact = text(job, argument)
             if fact is not None and fact.value.lower() in GONE:
-                return fact.value.lower(), fact
+                return fact.value.lower(), fact, True
         model = job.model_id
         if model is not None and isinstance(model.value, str) and model.value.lower().endswith(".gguf"):
-            return "gguf", model
+            return "gguf", model, True
         own, certain = checkpoint_method(job)
-        if own not in GONE or text(job, "quantization") is not None or (not certain and version(job) is None):
+        if own not in GONE or text(job, "quantization") is not None or (not certain and own not in POPULAR):
             return None
-        return own, model
+        return own, model, certain

@@ -31,7 +31,7 @@ INSTEAD = {
     "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "--moe-backend",
 }
 NEWEST = "0.33.0"
-TELLING = frozenset(INSTEAD) - {"VLLM_USE_V1"}
+TELLING = frozenset(INSTEAD) - {"VLLM_USE_V1"} | {"VLLM_RPC_TIMEOUT", "VLLM_ENGINE_ITERATION_TIMEOUT_S"}
 """Variables that change what runs: said without a stated version, too."""
 
 
