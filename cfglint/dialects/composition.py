@@ -34,20 +34,28 @@ def merged(root: Mapping, parents: list[Reading]) -> tuple[Mapping, Owners]:
     for parent in parents:
         if not isinstance(parent.root, Mapping):
             continue
-        own = parent.context.get("owners") or {}
-        for _, node in walk(parent.root):
-            if isinstance(node, Mapping):
-                owners.update({id(e.key): own.get(id(e.key), parent.document) for e in node.index.values()})
-        base = _over(base, parent.root)
-    return _over(base, root), owners
+        owners.update(owned(parent.root, parent.document, parent.context.get("owners")))
+        base = over(base, parent.root)
+    return over(base, root), owners
 
 
-def _over(base: Mapping, top: Mapping) -> Mapping:
+def owned(root: Mapping, document: Document, already: Owners | None = None) -> Owners:
+    """The document of each key of ``root``; ``already`` says it of those that come from elsewhere."""
+    known = already or {}
+    found: Owners = {}
+    for _, node in walk(root):
+        if isinstance(node, Mapping):
+            found.update({id(e.key): known.get(id(e.key), document) for e in node.index.values()})
+    return found
+
+
+def over(base: Mapping, top: Mapping) -> Mapping:
+    """``top`` merged over ``base``."""
     entries = [entry for name, entry in base.index.items() if name not in top]
     for name, entry in top.index.items():
         below = base.get(name)
         if isinstance(below, Mapping) and isinstance(entry.value, Mapping) and not _replaces(entry.value):
-            entries.append(Entry(entry.key, _over(below, entry.value)))
+            entries.append(Entry(entry.key, over(below, entry.value)))
         else:
             entries.append(entry)
     return Mapping(top.span, entries)

@@ -6,6 +6,7 @@ are read by the trainer's dialect from the flags, exactly as from a file.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -100,6 +101,9 @@ TELLING_KEYS = frozenset({
     "lr_scheduler_type", "gradient_checkpointing", "evaluation_strategy", "eval_strategy", "save_strategy",
 })  # fmt: skip
 """Those of them that scripts with a loop of their own seldom have."""
+TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
+"""torchrun under its names; nvidia-resiliency-ext's launcher takes its options too."""
+PRIMUS_SCRIPTS = ("run_pretrain.sh", "run_local_pretrain.sh", "run_slurm_pretrain.sh")
 SERVERS = ("vllm", "sglang", "lmdeploy")
 
 
@@ -156,7 +160,7 @@ class LaunchDialect(Dialect):
         if started is None:
             return
         reader = _Reader(launch)
-        if started.name in ("torchrun", "torch.distributed.run", "torch.distributed.launch"):
+        if started.name in TORCHRUN:
             yield from reader.torchrun(started)
         elif started.name == "accelerate" and started.arguments and started.arguments[0].text == "launch":
             yield from reader.accelerate(Program("accelerate", started.word, started.arguments[1:]))
@@ -168,6 +172,8 @@ class LaunchDialect(Dialect):
             yield from reader.colossalai(Program("colossalai", started.word, started.arguments[1:]))
         elif reader.is_trainer(started) or reader.known_trainer(started):
             yield from reader.trainer(started, None)
+        elif started.name == "primus-cli" or started.name in PRIMUS_SCRIPTS:
+            yield from reader.primus(started)
         elif started.script:
             yield from reader.plain_script(started)
 
@@ -270,6 +276,24 @@ class _Reader:
         self.surroundings(reading)
         yield from self.inner(reading, rest, "m" in _keys(reading.root))
 
+    def primus(self, started: Program) -> Iterator[Reading]:
+        """``primus-cli direct -- train pretrain --config FILE``, and Primus' scripts, which take the file from ``EXP``."""
+        if started.name == "primus-cli":
+            last = max((i for i, word in enumerate(started.arguments) if word.text == "--"), default=-1)
+            words = started.arguments[last + 1 :]
+            if words and words[0].text == "train":
+                yield from self.trainer(Program(started.name, started.word, words[2:]), None)
+            return
+        experiment = self.launch.environment.get("EXP")
+        if experiment is None or not _is_config(experiment.text):
+            return
+        reading = self.reading(started, [], frozenset(), started.name)
+        if experiment.known:
+            origin = FileOrigin(self.document, ("EXP",), experiment.span, experiment.span)
+            reading.references.append(Reference("config", experiment.text, origin, base="cwd"))
+        self.surroundings(reading)
+        yield reading
+
     def reference(self, reading: Reading, role: str, *flags: str) -> None:
         for flag in flags:
             target = reading.value(flag)
@@ -329,6 +353,7 @@ class _Reader:
         reading.context["program"] = started.name
         arguments = read_flags(words, several=SEVERAL)
         self.config_references(reading, arguments.mapping, arguments.positionals, dialect)
+        self.hydra_reference(reading, arguments.mapping, started)
         overrides = _overrides(arguments.positionals)
         mapping = Mapping(arguments.mapping.span, [*arguments.mapping.entries, *overrides])
         has_config = any(r.role == "config" for r in reading.references)
@@ -375,6 +400,20 @@ class _Reader:
             if entry is not None and isinstance(entry.value, Scalar) and _is_config(entry.value.value):
                 origin = FileOrigin(self.document, (flag,), entry.key.span, entry.value.span)
                 reading.references.append(Reference("deepspeed", str(entry.value.value), origin, base="cwd"))
+
+    def hydra_reference(self, reading: Reading, mapping: Mapping, started: Program) -> None:
+        """``--config-path DIR --config-name NAME``: the folder starts from that of the script or module, as Hydra has it."""
+        folder, name = (_known_text(mapping, *flags) for flags in (("config_path", "config_dir"), ("config_name",)))
+        if name is None or folder is None or (_is_config(name) and "/" in name):
+            return
+        base = started.name.replace(".", "/") if started.module else started.word.text
+        if "config_dir" not in mapping.index and not folder.startswith("/"):
+            folder = os.path.join(os.path.dirname(base), folder)
+        entry = mapping.entry("config_name")
+        if entry is not None:
+            origin = FileOrigin(self.document, ("config_name",), entry.key.span, entry.value.span)
+            target = os.path.normpath(os.path.join(folder, name.removesuffix(".yaml") + ".yaml"))
+            reading.references.append(Reference("config", target, origin, base="cwd"))
 
     def inline(self, mapping: Mapping, dialect: str | None, has_config: bool, trainer: str | None) -> Iterator[Reading]:
         """Trainer arguments on the line, read by their dialect. They override a config file that is named as well."""
@@ -434,6 +473,14 @@ def _overrides(positionals: list[Word]) -> list[Entry]:
             value: Node = Scalar(word.span, typed(text) if word.known else text, text)
             entries.append(Entry(key, value))
     return entries
+
+
+def _known_text(mapping: Mapping, *flags: str) -> str | None:
+    for flag in flags:
+        node = mapping.get(flag)
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.value and "$" not in node.value:
+            return node.value.strip("'\"")
+    return None
 
 
 def _keys(node: Node) -> list[str]:

@@ -12,13 +12,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects import megatron_core
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects import hydra, megatron_core
+from cfglint.dialects.base import Dialect, Launch, Recognition
+from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.composition import ComposedReading
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, dtype, evidence, integer, text
 from cfglint.jobs.facts import DerivedOrigin, Reading
-from cfglint.source.node import Document, Mapping, Scalar
+from cfglint.source.node import Document, Mapping, Scalar, Span
 
 _CLUSTERS: Final = ("actor_train", "actor_infer", "reference", "critic", "student_train", "teacher")
 _SHAPE: Final = ("rollout_batch_size", "pretrain", "exp_name", "num_gpus_per_node", "adv_estimator", "system_envs")
@@ -94,7 +96,7 @@ def _state_method(facts: ResolvingReader, cluster: ResolvingReader) -> None:
 class Roll(Dialect):
     name = "roll"
     title = "ROLL"
-    summary = "ROLL's YAML"
+    summary = "ROLL's YAML, and the commands that name it"
     markers = frozenset({"actor_train", "actor_infer", "rollout_batch_size", "strategy_args", "device_mapping"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
@@ -109,47 +111,70 @@ class Roll(Dialect):
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         reading = Reading("roll", document, root, framework="roll")
-        facts = ResolvingReader(reading)
-        trained = _trained(root)
-        if trained is None:
-            reading.role = "part"
-            reading.context["trains"] = False
-            reading.facts.state("framework", "roll", reading.origin())
-            yield reading
-            return
-        cluster = facts.under(trained)
-        _state_strategy(cluster)
-        if facts.text("model_id", "pretrain", (trained, "model_args", "model_name_or_path")) and facts.given(
-            "pretrain"
-        ):
-            facts.reference("model", "pretrain", base="cwd")
-        training = cluster.under("training_args")
-        training.integer("micro_batch_size", "per_device_train_batch_size", low=1)
-        training.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
-        training.number("learning_rate", "learning_rate", low=0)
-        training.number("weight_decay", "weight_decay", low=0)
-        training.integer("warmup_steps", "warmup_steps", low=0)
-        facts.integer("max_steps", "max_steps", low=1)
-        facts.number("max_grad_norm", "max_grad_norm", low=0)
-        kind = dtype(cluster.value("model_args", "dtype"))
-        if kind is not None:
-            cluster.state("compute_dtype", kind, "model_args", "dtype")
-            cluster.state("weight_dtype", kind, "model_args", "dtype")
-        off = boolean(cluster.value("model_args", "disable_gradient_checkpointing"))
-        if off is not None:
-            cluster.state(
-                "gradient_checkpointing", "none" if off else "full", "model_args", "disable_gradient_checkpointing"
-            )
-        cluster.attention("attention", ("model_args", "attn_implementation"))
-        lengths = [integer(facts.value(key)) for key in ("prompt_length", "response_length")]
-        if lengths[0] and lengths[1] and min(lengths[0], lengths[1]) > 0:
-            how = f"prompt_length {lengths[0]} + response_length {lengths[1]}"
-            inputs = (facts.origin("prompt_length"), facts.origin("response_length"))
-            reading.facts.state("sequence_length", lengths[0] + lengths[1], DerivedOrigin(how, inputs))
-        facts.integer("sequence_length", "sequence_length", low=1)
-        _state_devices(facts, cluster)
-        _state_method(facts, cluster)
+        _read(reading, root)
+        hydra.attach(reading, lambda found: _composed(reading, found))
         yield reading
+
+    def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
+        """``start_rlvr_pipeline.py --config_path DIR --config_name NAME``: all settings stand in that config."""
+        flags = [word.text.partition("=")[0] for word in started.arguments]
+        if started.script and _PIPELINE.fullmatch(basename(started.name)) and "--config_name" in flags:
+            words = [started.word, *started.arguments]
+            span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
+            reading = Reading("roll", launch.document, Mapping(span), role="arguments", why=basename(started.name))
+            reading.framework = "roll"
+            yield reading
+
+
+_PIPELINE: Final = re.compile(r"start_\w*pipeline\w*\.py")
+
+
+def _composed(alone: Reading, found: hydra.Composed) -> Reading:
+    """The config over the files its defaults list names."""
+    reading = ComposedReading("roll", alone.document, found.root, why=alone.why, framework="roll")
+    reading.context["owners"] = found.owners
+    _read(reading, found.root)
+    return reading
+
+
+def _read(reading: Reading, root: Mapping) -> None:
+    facts = ResolvingReader(reading)
+    trained = _trained(root)
+    if trained is None:
+        reading.role = "part"
+        reading.context["trains"] = False
+        reading.facts.state("framework", "roll", reading.origin())
+        return
+    cluster = facts.under(trained)
+    _state_strategy(cluster)
+    if facts.text("model_id", "pretrain", (trained, "model_args", "model_name_or_path")) and facts.given("pretrain"):
+        facts.reference("model", "pretrain", base="cwd")
+    training = cluster.under("training_args")
+    training.integer("micro_batch_size", "per_device_train_batch_size", low=1)
+    training.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
+    training.number("learning_rate", "learning_rate", low=0)
+    training.number("weight_decay", "weight_decay", low=0)
+    training.integer("warmup_steps", "warmup_steps", low=0)
+    facts.integer("max_steps", "max_steps", low=1)
+    facts.number("max_grad_norm", "max_grad_norm", low=0)
+    kind = dtype(cluster.value("model_args", "dtype"))
+    if kind is not None:
+        cluster.state("compute_dtype", kind, "model_args", "dtype")
+        cluster.state("weight_dtype", kind, "model_args", "dtype")
+    off = boolean(cluster.value("model_args", "disable_gradient_checkpointing"))
+    if off is not None:
+        cluster.state(
+            "gradient_checkpointing", "none" if off else "full", "model_args", "disable_gradient_checkpointing"
+        )
+    cluster.attention("attention", ("model_args", "attn_implementation"))
+    lengths = [integer(facts.value(key)) for key in ("prompt_length", "response_length")]
+    if lengths[0] and lengths[1] and min(lengths[0], lengths[1]) > 0:
+        how = f"prompt_length {lengths[0]} + response_length {lengths[1]}"
+        inputs = (facts.origin("prompt_length"), facts.origin("response_length"))
+        reading.facts.state("sequence_length", lengths[0] + lengths[1], DerivedOrigin(how, inputs))
+    facts.integer("sequence_length", "sequence_length", low=1)
+    _state_devices(facts, cluster)
+    _state_method(facts, cluster)
 
 
 def _is_cluster(node: object) -> bool:

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects import megatron_core
+from cfglint.dialects import hydra, megatron_core
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.composition import ComposedReading
 from cfglint.dialects.flags import open_ended
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.overrides import is_override, nested
@@ -86,7 +87,9 @@ class Verl(Dialect):
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
-        yield read_verl(document, root)
+        reading = read_verl(document, root)
+        hydra.attach(reading, lambda found: _composed(reading, found))
+        yield reading
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         module = started.name if started.module else ""
@@ -110,6 +113,7 @@ class Verl(Dialect):
             reading.context["trains"] = False
         reading.context["standalone"] = True
         reading.context["program"] = started.name
+        reading.context["choices"] = hydra.choices(started.arguments)
         yield reading
 
 
@@ -127,6 +131,19 @@ def _config(started: Program) -> str:
 def read_verl(document: Document, root: Mapping, *, why: str = "", command: str = "") -> Reading:
     """A reading of a config, or (``command``: the config it starts from) of the overrides of a command."""
     reading = Reading("verl", document, root, why=why, framework="verl")
+    _read(reading, root, command)
+    return reading
+
+
+def _composed(alone: Reading, found: hydra.Composed) -> Reading:
+    """The config over the files its defaults list names."""
+    reading = ComposedReading("verl", alone.document, found.root, why=alone.why, framework="verl")
+    reading.context["owners"] = found.owners
+    _read(reading, found.root, "")
+    return reading
+
+
+def _read(reading: Reading, root: Mapping, command: str) -> None:
     facts = ResolvingReader(reading)
     if _ACTOR in root:
         _read_ppo(facts, command)
@@ -136,7 +153,6 @@ def read_verl(document: Document, root: Mapping, *, why: str = "", command: str 
         reading.role = "part"
         reading.context["trains"] = False
         reading.facts.state("framework", "verl", reading.origin())
-    return reading
 
 
 def _read_ppo(facts: ResolvingReader, command: str) -> None:

@@ -31,6 +31,7 @@ from cfglint.jobs.models import ModelSearch
 from cfglint.jobs.pragma import Pragmas, read_pragmas
 from cfglint.jobs.precision import settle_precision
 from cfglint.jobs.versions import is_version, versions_beside
+from cfglint.source.node import Document
 
 PART_ROLES = frozenset({"deepspeed", "accelerate", "fsdp", "adapter"})
 PART_DIALECTS = ("deepspeed", "accelerate")
@@ -80,6 +81,8 @@ class Surroundings:
     """Rows of the project's own settings, looked at before the catalogue."""
     load: Callable[[Path], list[Reading]] = lambda path: []
     """Readings of a file on disk that was not among the files given."""
+    document: Callable[[str], Document | None] = lambda path: None
+    """The first document of a file among those given or on disk, by its path from ``root``, whether a dialect claims it or not."""
 
 
 def link(readings: Iterable[Reading], options: HardwareOptions, surroundings: Surroundings) -> Jobs:
@@ -152,17 +155,11 @@ class _Linker:
             if launch.role != "launch" or id(launch) in self.used:
                 continue
             inline = self.inline.get(id(launch), [])
-            configs: list[Reading] = []
-            for reference in (r for reading in (launch, *inline) for r in reading.references if r.role == "config"):
-                for run in self.resolve(reference):
-                    if run.role == "run" and run.document is not launch.document and run not in configs:
-                        configs.append(run)
+            configs = self._configs(launch, inline)
             self.used.add(id(launch))
             self.used.update(id(r) for r in inline)
             if configs:
-                for run in configs:
-                    self.used.add(id(run))
-                    drafts.append([self._composed(run), *inline, launch])
+                drafts.extend([config, *_over(inline, config), launch] for config in configs)
             elif any(r.role == "run" for r in inline):
                 drafts.append([*inline, launch])
             elif inline or any(r.role in PART_ROLES for r in launch.references):
@@ -180,6 +177,21 @@ class _Linker:
                     self.used.update(id(r) for r in (run, *named))
                     drafts.append([run, *named])
         return drafts
+
+    def _configs(self, launch: Reading, inline: list[Reading]) -> list[Reading]:
+        """The configs that a command names, composed from the files they build on with the command's own choices."""
+        found: list[Reading] = []
+        seen: list[Reading] = []
+        for reference in (r for reading in (launch, *inline) for r in reading.references if r.role == "config"):
+            for run in self.resolve(reference):
+                if run.document is launch.document or run in seen or (run.role != "run" and "hydra" not in run.context):
+                    continue
+                seen.append(run)
+                composed = self._composed(run, overrides=next((r for r in inline if r.dialect == run.dialect), None))
+                if composed.role == "run":
+                    self.used.add(id(run))
+                    found.append(composed)
+        return found
 
     def _follow(self, members: list[Reading]) -> None:
         """Append the parts that members name, and the parts those name."""
@@ -222,8 +234,16 @@ class _Linker:
             uncertain[id(members)].update(id(r) for r in members[before:])
         return uncertain
 
-    def _composed(self, reading: Reading, depth: int = 8) -> Reading:
-        """A file over the files it builds on (references of role ``defaults``); itself where one of them is not at hand."""
+    def _composed(self, reading: Reading, depth: int = 8, overrides: Reading | None = None) -> Reading:
+        """A file over the files it builds on; itself where one of them is not at hand.
+
+        What it builds on are references of role ``defaults``, or what Hydra's list names, with ``overrides`` of a command.
+        """
+        by_hydra = reading.context.get("hydra")
+        if by_hydra is not None:
+            chosen = overrides.context.get("choices", {}) if overrides is not None else {}
+            whole: Reading = by_hydra(self._document, chosen, overrides)
+            return whole
         compose = reading.context.get("compose")
         if compose is None or depth == 0:
             return reading
@@ -236,6 +256,10 @@ class _Linker:
                 parents.append(self._composed(found[0], depth - 1))
         composed: Reading = compose(parents)
         return composed
+
+    def _document(self, path: str) -> Document | None:
+        found = self.by_path.get(path)
+        return found[0].document if found else self.around.document(path)
 
     def resolve(self, reference: Reference) -> list[Reading]:
         """Readings of the file a reference names: among the files given, else on disk."""
@@ -350,6 +374,14 @@ class _Linker:
 
 
 COUNTS = ("gpus_per_node", "nodes")
+
+
+def _over(inline: list[Reading], config: Reading) -> list[Reading]:
+    """Readings of a command's overrides, which win over the config that it was found to name."""
+    for reading in inline:
+        if reading.dialect == config.dialect and reading.role == "run":
+            reading.role = "arguments"
+    return inline
 
 
 def _share_processes(launch: Reading, members: list[Reading]) -> None:

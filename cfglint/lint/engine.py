@@ -22,7 +22,7 @@ from cfglint.lint.selection import RuleSelection, check_settings, rule_options, 
 from cfglint.lint.suppress import silence
 from cfglint.settings import HardwareSetting, Settings
 from cfglint.source import read_file
-from cfglint.source.node import SourceFile
+from cfglint.source.node import Document, SourceFile
 
 INTERNAL_FAULT = "INT001"
 """Code of the finding that stands for a rule that raised."""
@@ -53,7 +53,7 @@ def understand(
     root = root or Path.cwd()
     readings, reports = recognise_files(files, lambda path: settings_for(path).dialect(path))
     all_settings = list({id(s): s for s in (settings_for(f.path) for f in files)}.values())
-    surroundings = _surroundings(all_settings, settings_for, root)
+    surroundings = _surroundings(files, all_settings, settings_for, root)
     jobs = link(readings, hardware or HardwareOptions(), surroundings)
     settings = all_settings[0] if len(all_settings) == 1 else None
     return Context({f.path: f for f in files}, readings, jobs, settings), reports
@@ -242,7 +242,9 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
     return kept
 
 
-def _surroundings(all_settings: list[Settings], settings_for: Callable[[str], Settings], root: Path) -> Surroundings:
+def _surroundings(
+    files: Sequence[SourceFile], all_settings: list[Settings], settings_for: Callable[[str], Settings], root: Path
+) -> Surroundings:
     def display(settings: Settings, path: str) -> str:
         return os.path.relpath(os.path.join(settings.root, path), root).replace(os.sep, "/")
 
@@ -257,6 +259,15 @@ def _surroundings(all_settings: list[Settings], settings_for: Callable[[str], Se
         shown = os.path.relpath(path, root).replace(os.sep, "/")
         readings, _ = recognise_files([read_file(path, shown)], lambda p: settings_for(p).dialect(p))
         return readings
+
+    read: dict[str, SourceFile | None] = {os.path.normpath(file.path): file for file in files}
+
+    def document(path: str) -> Document | None:
+        if path not in read:
+            on_disk = root / path
+            read[path] = read_file(on_disk, path) if os.path.isfile(on_disk) else None
+        file = read[path]
+        return file.documents[0] if file is not None and file.documents else None
 
     groups = [
         Group(
@@ -282,6 +293,7 @@ def _surroundings(all_settings: list[Settings], settings_for: Callable[[str], Se
         versions=lambda path: settings_for(path).frameworks,
         accelerators=tuple(a for s in all_settings for a in s.accelerators),
         load=load,
+        document=document,
     )
 
 
