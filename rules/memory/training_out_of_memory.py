@@ -8,6 +8,7 @@ from cfglint.estimate import estimate
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob, with_facts
+from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Where, place
 from cfglint.lint.rule import Rule, example
@@ -105,7 +106,8 @@ class TrainingOutOfMemory(Rule):
         if memory.verdict not in ("oom", "likely-oom") or memory.used is None:
             return
         capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
-        certain = memory.verdict == "oom"
+        fuses = may_fuse_adapters(job, context)
+        certain = memory.verdict == "oom" and not fuses
         low, expected, high = (v / GIB for v in (memory.used.low, memory.used.expected, memory.used.high))
         gpu = accelerator_words(job)
         by_data = not certain and data_decide(job)
@@ -117,7 +119,7 @@ class TrainingOutOfMemory(Rule):
             severity="error" if certain else "info" if by_data else "warning",
             confidence="high" if certain else "low" if by_data else "medium",
             help=self._help(job, gpu),
-            notes=tuple(made.assumptions[:3]),
+            notes=(*((FUSED,) if fuses else ()), *made.assumptions[:3]),
             data={
                 "used_gib": {"low": round(low, 2), "expected": round(expected, 2), "high": round(high, 2)},
                 "capacity_gib": round(capacity / GIB, 2),
@@ -179,6 +181,29 @@ class TrainingOutOfMemory(Rule):
         if words:
             return "; or ".join(words)
         return f"none of the usual changes makes it fit on {gpu}: `cfglint fit` shows which accelerators carry it"
+
+
+FUSES_SINCE = "0.9"
+"""First Axolotl release that may switch its LoRA kernels on by itself."""
+
+FUSED = f"Axolotl {FUSES_SINCE} and later may switch fused LoRA kernels on by itself: they keep fewer activations"
+
+
+def may_fuse_adapters(job: TrainingJob, context: Context) -> bool:
+    """Whether Axolotl may choose kernels for the adapters that keep fewer activations than were counted.
+
+    It does so for LoRA and QLoRA outside RL, depending on its release, the adapters' dropout and the way of sharding,
+    where no kernel is named (utils/schemas/config.py, ``check_auto_enable_lora_kernels``). With checkpointing it
+    concerns one layer at a time.
+    """
+    axolotl = job.reading("axolotl")
+    if axolotl is None or job.value("gradient_checkpointing") != "none" or axolotl.value("rl") is not None:
+        return False
+    if not str(job.value("method") or "").endswith("lora") or always_below(
+        context.version(job, "axolotl"), FUSES_SINCE
+    ):
+        return False
+    return not any(axolotl.entry(f"lora_{part}_kernel") is not None for part in ("mlp", "qkv", "o"))
 
 
 def data_decide(job: TrainingJob) -> bool:

@@ -56,3 +56,17 @@ def test_states_alone_are_too_much_whatever_the_length() -> None:
     assert "without any activations, if all parameters are trained" in finding.message
     # 16 bytes per parameter over 32 ranks fit
     assert not [f for f in lint_files(files, gpu="A100-80GB", gpus=8, nodes=4).findings if f.code == "MEM001"]
+
+
+def test_adapters_that_axolotl_may_fuse_are_no_error() -> None:
+    text = (
+        "base_model: NousResearch/Llama-2-7b-hf\nload_in_4bit: true\nadapter: qlora\nsequence_len: 4096\n"
+        "sample_packing: true\npad_to_sequence_len: true\nmicro_batch_size: 1\nbf16: auto\n"
+        "datasets:\n  - path: our/data\n    type: alpaca\n"
+    )
+    severities = {}
+    for name, extra in (("open", ""), ("off", "lora_mlp_kernel: false\n")):
+        result = lint_files({"axolotl.yaml": text + extra}, gpu="RTX4090", gpus=1)
+        (finding,) = [f for f in result.findings if f.code == "MEM001"]
+        severities[name] = finding.severity
+    assert severities == {"open": "warning", "off": "error"}
