@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects import megatron_core, nemo2, nemo_automodel, nemo_rl
+from cfglint.dialects import hydra, megatron_core, nemo2, nemo_automodel, nemo_rl
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
+from cfglint.dialects.composition import ComposedReading
 from cfglint.dialects.flags import is_flag, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.launch import state_count
-from cfglint.dialects.overrides import nest_flags, nested
+from cfglint.dialects.overrides import is_override, nest_flags, nested
 from cfglint.dialects.values import because, boolean, evidence, integer, text, texts
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.source.node import Document, Mapping, Scalar, Span
@@ -113,7 +114,7 @@ class Nemo(Dialect):
         return Recognition(70, because(targets[:3])) if targets else None
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
-        for command in (nemo2.read_nemo2, nemo2.read_bridge_command, _command):
+        for command in (nemo2.read_nemo2, _nemo1_command, nemo2.read_bridge_command, _command):
             found = list(command(started, launch))
             if found:
                 yield from found
@@ -127,10 +128,15 @@ class Nemo(Dialect):
         elif _is_bridge(root):
             yield _read_bridge(document, root)
         else:
-            yield _read_nemo1(document, root)
+            reading, _ = _begin(document, root, "nemo1")
+            _read_nemo1(reading)
+            hydra.attach(reading, lambda found: _composed(reading, found))
+            yield reading
 
 
-_RL_SCRIPT: Final = re.compile(r"run_(?:vlm_|async_|xtoken_|qa_)?(?:grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
+_RL_SCRIPT: Final = re.compile(
+    r"run_(?:vlm_|async_|xtoken_|off_policy_|qa_)*(?:grpo|sft|dpo|rm|ppo|distillation)\w*\.py"
+)
 _RL_KEYS: Final = ("policy.", "cluster.", "grpo.", "sft.", "dpo.", "distillation.", "checkpointing.")
 
 
@@ -163,14 +169,49 @@ def _begin(document: Document, root: Mapping, layout: str) -> tuple[Reading, Res
     return reading, ResolvingReader(reading)
 
 
-def _read_nemo1(document: Document, root: Mapping) -> Reading:
-    reading, facts = _begin(document, root, "nemo1")
+def _composed(alone: Reading, found: hydra.Composed) -> Reading:
+    """A config of NeMo 1 over the files its defaults list names."""
+    reading = ComposedReading("nemo", alone.document, found.root, why=alone.why, framework="nemo")
+    reading.context.update(layout="nemo1", owners=found.owners)
+    reading.facts.state("framework", "nemo", reading.origin())
+    _read_nemo1(reading)
+    return reading
+
+
+def _nemo1_command(started: Program, launch: Launch) -> Iterator[Reading]:
+    """``megatron_gpt_pretraining.py --config-path=DIR --config-name=NAME trainer.devices=8 model.micro_batch_size=2``."""
+    overrides = [
+        word for word in started.arguments if word.text.lstrip("+~").startswith(_NEMO1_KEYS) and is_override(word)
+    ]
+    keys = {word.text.lstrip("+").partition("=")[0] for word in overrides}
+    beside = any(key.startswith(("trainer.", "exp_manager.")) for key in keys)
+    if not started.script or not beside or len(keys & _NEMO1_SIGNS) < 2:
+        return
+    words = [started.word, *started.arguments]
+    span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
+    reading, _ = _begin(launch.document, nested(overrides, span), "nemo1")
+    reading.why = f"{basename(started.name)} with overrides"
+    reading.context.update(standalone=True, choices=hydra.choices(started.arguments))
+    _read_nemo1(reading)
+    yield reading
+
+
+_NEMO1_KEYS: Final = ("trainer.", "model.", "exp_manager.")
+_NEMO1_SIGNS: Final = frozenset({
+    "model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "model.micro_batch_size", "model.global_batch_size",
+    "model.encoder_seq_length", "model.megatron_amp_O2", "model.restore_from_path", "model.data.train_ds.file_names",
+    "model.data.data_prefix", "model.peft.peft_scheme", "model.optim.name", "model.mcore_gpt",
+})  # fmt: skip
+
+
+def _read_nemo1(reading: Reading) -> None:
+    facts = ResolvingReader(reading)
     trainer, model = facts.under("trainer"), facts.under("model")
     if not (model.given("micro_batch_size") and model.given("tensor_model_parallel_size")):
         # speech, vision and generation configs: no language model is trained with Megatron here
         reading.role = "part"
         reading.context["trains"] = False
-        return reading
+        return
     trainer.integer("gpus_per_node", "devices", "gpus", low=1)
     trainer.integer("nodes", "num_nodes", low=1)
     trainer.integer("max_steps", "max_steps", low=1)
@@ -204,7 +245,6 @@ def _read_nemo1(document: Document, root: Mapping) -> Reading:
     _state_nemo1_method(model)
     if not model.given("restore_from_path"):
         megatron_core.state_dimensions(model)
-    return reading
 
 
 def _state_nemo1_method(model: ResolvingReader) -> None:

@@ -91,7 +91,8 @@ def read_bridge_command(started: Program, launch: Launch) -> Iterator[Reading]:
     flags = read_flags([word for word in started.arguments if word not in overrides], frozenset({"peft", "dryrun"}))
     named = text(_value(flags.mapping, "recipe"))
     known = _BRIDGE.fullmatch(named or "")
-    if not (known and (overrides or basename(started.name) == "run_recipe.py")) and len(keys & _BRIDGE_SIGNS) < 2:
+    runs_recipe = basename(started.name) == "run_recipe.py" and "recipe" in flags.mapping.index
+    if not (runs_recipe or (known and overrides)) and len(keys & _BRIDGE_SIGNS) < 2:
         return
     words = [started.word, *started.arguments]
     span = Span(min(w.span.start for w in words), max(w.span.end for w in words))

@@ -84,3 +84,25 @@ def test_wrappers_that_name_hosts_and_environments() -> None:
         "conda run --no-capture-output -n vllm python -m vllm.entrypoints.openai.api_server --model=o/m\n"
     )
     assert served["vllm"].facts.value("model_id") == "o/m"
+
+
+def test_primus_names_its_experiment_behind_dashes_or_in_a_variable() -> None:
+    text = "bash runner/primus-cli direct -- train pretrain --config examples/a.yaml --lr 1e-4\n"
+    (reference,) = readings_of(text)["launch"].references
+    assert (reference.role, reference.target) == ("config", "examples/a.yaml")
+    text = "export EXP=${EXP:-examples/b.yaml}\nbash examples/run_pretrain.sh $@\n"
+    (reference,) = readings_of(text)["launch"].references
+    assert (reference.role, reference.target) == ("config", "examples/b.yaml")
+    assert readings_of("bash examples/run_pretrain.sh\n") == {}
+    assert readings_of("primus-cli direct -- projection performance --config a.yaml\n") == {}
+
+
+def test_a_recipe_of_which_the_name_is_not_known() -> None:
+    found = readings_of("python scripts/training/run_recipe.py --recipe $RECIPE model.tensor_model_parallel_size=2\n")
+    assert found["nemo"].facts.value("tensor_parallel_size") == 2
+    assert found["nemo"].facts.value("model_id") is None
+
+
+def test_ft_launcher_takes_torchruns_options() -> None:
+    found = readings_of("ft_launcher --nproc-per-node=4 --nnodes=2 train.py\n")
+    assert (found["launch"].facts.value("gpus_per_node"), found["launch"].facts.value("nodes")) == (4, 2)

@@ -87,6 +87,7 @@ STARTERS = frozenset(
         "torchx",
     ]
 )
+SHELLS = frozenset({"bash", "sh", "zsh"})
 CONTAINER_PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 DOCKER_BOOLEANS = frozenset(
     [
@@ -129,6 +130,8 @@ def unwrap(words: list[Word]) -> list[Word]:
     submitted = _submitted_to_ray(words) or submission(words)
     if submitted:
         return unwrap(submitted)
+    if basename(words[0].text) in SHELLS and len(words) > 1 and not words[1].text.startswith(("-", "+")):
+        return unwrap(words[1:])
     if not _wraps(words[0]):
         return words
     run = _run_in_environment(words)
