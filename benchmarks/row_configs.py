@@ -49,6 +49,52 @@ SWITCHES: dict[str, Config] = {
     "tiiuae/falcon-rw-7b": {"parallel_attn": False, "bias": True, "alibi": True},
 }
 
+
+def internlm2(hidden: int, layers: int, heads: int, width: int) -> Config:
+    """The language model of an InternVL checkpoint, InternLM 2 or 2.5."""
+    return {
+        "llm_config": {
+            "model_type": "internlm2", "max_position_embeddings": 32768, "hidden_size": hidden, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": 8, "intermediate_size": width, "vocab_size": 92553,
+        }
+    }  # fmt: skip
+
+
+def qwen25(hidden: int, layers: int, heads: int, groups: int, width: int) -> Config:
+    """The language model of an InternVL checkpoint, Qwen2.5."""
+    return {
+        "llm_config": {
+            "model_type": "qwen2", "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+            "num_key_value_heads": groups, "intermediate_size": width, "vocab_size": 151674,
+            "max_position_embeddings": 32768, "tie_word_embeddings": False,
+        }
+    }  # fmt: skip
+
+
+NEMOTRON_NANO_2: Config = {
+    "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", "mamba_num_heads": 128,
+    "mamba_head_dim": 80, "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "max_position_embeddings": 131_072,
+}  # fmt: skip
+"""NVIDIA Nemotron Nano 2 report, table 1; it meets the published total to the last parameter."""
+
+SWITCHES.update(
+    {
+        "OpenGVLab/InternVL2-8B": internlm2(4096, 32, 32, 14336),
+        "OpenGVLab/InternVL2_5-8B": internlm2(4096, 32, 32, 14336),
+        "OpenGVLab/InternVL2-26B": internlm2(6144, 48, 48, 16384),
+        "OpenGVLab/InternVL2_5-26B": internlm2(6144, 48, 48, 16384),
+        "OpenGVLab/InternVL2_5-2B": internlm2(2048, 24, 16, 8192),
+        "OpenGVLab/InternVL2_5-38B": qwen25(5120, 64, 40, 8, 27648),
+        "OpenGVLab/InternVL2_5-4B": qwen25(2048, 36, 16, 2, 11008),
+        "OpenGVLab/InternVL2_5-1B": qwen25(896, 24, 14, 2, 4864),
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2": NEMOTRON_NANO_2,
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2-Base": NEMOTRON_NANO_2,
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2-Japanese": NEMOTRON_NANO_2,
+    }
+)
+"""Language models as the InternVL 2.5 report's table 1 names them: what they leave of the published totals is InternViT's
+300 million or 6 billion and the projector."""
+
 GATED_T5 = ("flan-t5", "flan-ul2", "t5-v1_1", "mt5", "umt5", "byt5", "ul2")
 
 
@@ -503,8 +549,19 @@ GEMMA4_SIZES: dict[int, Config] = {
         "num_kv_shared_layers": 18,
         "hidden_size_per_layer_input": 256,
     },
-    2816: {"num_key_value_heads": 8, "num_global_key_value_heads": 2, "attention_k_eq_v": True},
-    5376: {"num_key_value_heads": 16, "num_global_key_value_heads": 4, "attention_k_eq_v": True},
+    2816: {
+        "num_key_value_heads": 8,
+        "num_global_key_value_heads": 2,
+        "attention_k_eq_v": True,
+        "intermediate_size": 2112,
+        "max_position_embeddings": 262_144,
+    },
+    5376: {
+        "num_key_value_heads": 16,
+        "num_global_key_value_heads": 4,
+        "attention_k_eq_v": True,
+        "max_position_embeddings": 262_144,
+    },
 }
 """What the rows lack: key-value heads of the larger two (they state the query heads), which meet the exact totals; the layers
 of E2B and E4B that share others' cache, and their per-layer embeddings, which leave of the published totals what the encoders
