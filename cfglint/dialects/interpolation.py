@@ -86,6 +86,11 @@ def _expression(root: Node, text: str, route: Route, depth: int) -> Node | None:
     if name == "oc.select":
         found = _reference(root, arguments[0], route, depth) if arguments else None
         return found or (_literal(root, arguments[1], route, depth) if len(arguments) > 1 else None)
+    if name == "oc.env":
+        # as with a shell's ``${VARIABLE:-8}``: nothing at hand sets the variable, so the default holds
+        return _literal(root, ",".join(arguments[1:]), route, depth) if len(arguments) > 1 else None
+    if name == "oc.decode":
+        return _literal(root, rest, route, depth)
     if name in _ARITHMETIC:
         return _computed(root, name, arguments, route, depth)
     if _VARIABLE.fullmatch(name):

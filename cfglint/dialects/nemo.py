@@ -185,14 +185,14 @@ def _nemo1_command(started: Program, launch: Launch) -> Iterator[Reading]:
     ]
     keys = {word.text.lstrip("+").partition("=")[0] for word in overrides}
     beside = any(key.startswith(("trainer.", "exp_manager.")) for key in keys)
-    if not started.script or not beside or len(keys & _NEMO1_SIGNS) < 2:
+    if not started.script or not beside or not keys & _NEMO1_SIGNS:
         return
     words = [started.word, *started.arguments]
     span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
     reading, _ = _begin(launch.document, nested(overrides, span), "nemo1")
     reading.why = f"{basename(started.name)} with overrides"
     reading.context.update(standalone=True, choices=hydra.choices(started.arguments))
-    _read_nemo1(reading)
+    _read_nemo1(reading, command=True)
     yield reading
 
 
@@ -204,10 +204,11 @@ _NEMO1_SIGNS: Final = frozenset({
 })  # fmt: skip
 
 
-def _read_nemo1(reading: Reading) -> None:
+def _read_nemo1(reading: Reading, *, command: bool = False) -> None:
+    """State what a config says, or (``command``) the overrides of one, which need not hold what tells a config."""
     facts = ResolvingReader(reading)
     trainer, model = facts.under("trainer"), facts.under("model")
-    if not (model.given("micro_batch_size") and model.given("tensor_model_parallel_size")):
+    if not command and not (model.given("micro_batch_size") and model.given("tensor_model_parallel_size")):
         # speech, vision and generation configs: no language model is trained with Megatron here
         reading.role = "part"
         reading.context["trains"] = False
@@ -242,7 +243,13 @@ def _read_nemo1(reading: Reading) -> None:
     if model.on("fsdp"):
         kinds = {"full": "full_shard", "hybrid": "hybrid_shard", "grad": "shard_grad_op"}
         model.state("fsdp", kinds.get(text(model.value("fsdp_sharding_strategy")) or "full", "full_shard"), "fsdp")
-    _state_nemo1_method(model)
+    if (
+        not command
+        or model.given("restore_from_path")
+        or model.given("data")
+        or facts.mapping("model", "data") is not None
+    ):
+        _state_nemo1_method(model)
     if not model.given("restore_from_path"):
         megatron_core.state_dimensions(model)
 

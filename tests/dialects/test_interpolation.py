@@ -24,6 +24,9 @@ loop: ${other}
 other: ${loop}
 gone: ${nowhere.x}
 environment: ${oc.env:HOME}
+assumed: ${oc.env:NGPU,8}
+decoded: ${oc.decode:${oc.env:NGPU,4}}
+own: ${our_resolver:${a},3}
 mandatory: ${todo}
 todo: ???
 open: ${a
@@ -36,7 +39,7 @@ mapping: ${b}
     [
         ("whole", 8), ("deep", 4), ("item", 2), ("joined", "x-text-8"), ("chosen", 7), ("found", 4), ("product", 24),
         ("half", 4), ("variable", 13), ("loop", "${other}"), ("gone", "${nowhere.x}"), ("open", "${a"),
-        ("environment", "${oc.env:HOME}"), ("mandatory", "${todo}"),
+        ("environment", "${oc.env:HOME}"), ("assumed", 8), ("decoded", 4), ("own", "${our_resolver:${a},3}"), ("mandatory", "${todo}"),
     ],
 )  # fmt: skip
 def test_what_an_interpolation_stands_for(key: str, value: object) -> None:

@@ -234,3 +234,42 @@ def test_commands_of_nemo_rl_and_automodel() -> None:
     assert (rl.facts.value("micro_batch_size"), rl.facts.value("nodes")) == (2, 4)
     assert (automodel.facts.value("micro_batch_size"), automodel.facts.value("gpus_per_node")) == (4, 8)
     assert rl.context["launched_by"] is readings[0]
+
+
+def test_nemo_1_s_command_over_its_config_and_that_over_its_defaults() -> None:
+    from pathlib import Path
+
+    from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+    from cfglint.source.shell import parse_shell
+    from cfglint.source.yaml import parse_yaml
+
+    config = """
+defaults:
+  - optional optim@model.optim: adam
+trainer: {devices: 1, num_nodes: 2, precision: bf16, max_steps: 100}
+exp_manager: {name: x}
+model:
+  micro_batch_size: 4
+  global_batch_size: 32
+  tensor_model_parallel_size: 1
+  encoder_seq_length: 2048
+  megatron_amp_O2: true
+"""
+    parsed = {
+        path: parse_yaml(path, text)
+        for path, text in {
+            "nlp/conf/gpt.yaml": config, "nlp/conf/optim/adam.yaml": "name: distributed_fused_adam\nlr: 2e-4\n",
+        }.items()
+    }  # fmt: skip
+    command = (
+        "python nlp/megatron_gpt_pretraining.py --config-path=conf --config-name=gpt trainer.devices=8 "
+        "model.micro_batch_size=2 ++model.sequence_parallel=True\n"
+    )
+    readings, _ = recognise_files([*parsed.values(), parse_shell("a.sh", command)])
+    around = Surroundings(root=Path("."), document=lambda path: parsed[path].documents[0] if path in parsed else None)
+    (job,) = link(readings, HardwareOptions(), around).training
+    expected = {
+        "gpus_per_node": 8, "nodes": 2, "micro_batch_size": 2, "global_batch_size": 32, "sequence_parallel": True,
+        "weight_dtype": "bf16", "zero_stage": 1, "learning_rate": 2e-4, "sequence_length": 2048,
+    }  # fmt: skip
+    assert {name: job.value(name) for name in expected} == expected
