@@ -106,3 +106,8 @@ def test_a_recipe_of_which_the_name_is_not_known() -> None:
 def test_ft_launcher_takes_torchruns_options() -> None:
     found = readings_of("ft_launcher --nproc-per-node=4 --nnodes=2 train.py\n")
     assert (found["launch"].facts.value("gpus_per_node"), found["launch"].facts.value("nodes")) == (4, 2)
+
+
+def test_a_value_of_a_scripts_option_is_no_program() -> None:
+    assert readings_of("bash ./run.sh --backend deepspeed --passes prefetch\n") == {}
+    assert "megatron" in readings_of(f"./bind.sh --cpu=ccx.sh --mem=ccx.sh python -u pretrain_gpt.py {MEGATRON}\n")

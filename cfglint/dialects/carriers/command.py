@@ -137,14 +137,20 @@ def unwrap(words: list[Word]) -> list[Word]:
     run = _run_in_environment(words)
     if run:
         return unwrap(run)
+    script = basename(words[0].text).endswith(".sh")
     for i, word in enumerate(words):
         name = basename(word.text)
-        if word.text.startswith("-"):
+        if word.text.startswith("-") or (i > 1 and script and _values_of_options(words[i - 1], name)):
             continue
         known = name in STARTERS or name in programs_of_dialects() or name.startswith(("python3.", "torchrun"))
         if known or (i and name.endswith(".py")):
             return words[i:]
     return words
+
+
+def _values_of_options(before: Word, name: str) -> bool:
+    """``run.sh --backend deepspeed``: a script's option and its value, not a program it is to start."""
+    return before.text.startswith("--") and "=" not in before.text and not name.startswith(("python", "torchrun"))
 
 
 @lru_cache(maxsize=1)
