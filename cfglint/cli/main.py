@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "check": ("cfglint.cli.check", "lint files and folders (`cfglint PATH…` is the same)"),
     "estimate": ("cfglint.cli.estimate", "memory, batch and compute of each job, with where every number came from"),
     "fit": ("cfglint.cli.fit", "what would fit: largest batch or context, cheapest changes, smallest accelerator"),
+    "diff": ("cfglint.cli.diff", "what a change does to every job: between two git revisions, or two folders"),
     "rules": ("cfglint.cli.rules", "list the rules"),
     "explain": ("cfglint.cli.explain", "one rule's page"),
     "models": ("cfglint.cli.models", "the catalogue of models"),

@@ -80,11 +80,12 @@ class JobEstimate:
 
 def as_json(estimates: Sequence[JobEstimate]) -> str:
     """The form of CONTRACT.md, version 1."""
-    content = {"version": 1, "jobs": [_job_json(item) for item in estimates]}
+    content = {"version": 1, "jobs": [job_as_json(item) for item in estimates]}
     return json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
-def _job_json(item: JobEstimate) -> dict[str, Any]:
+def job_as_json(item: JobEstimate) -> dict[str, Any]:
+    """One job with its estimate."""
     job, made = item.job, item.estimate
     memory, hardware = made.memory, job.hardware
     seconds = made.compute.seconds_per_step
