@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from schema_notes import NOTES, QUANTIZATION_METHODS, READERS, TITLES, TOLERATED
+from schema_notes import EARLIER, NOTES, QUANTIZATION_METHODS, READERS, TITLES, TOLERATED
 
 DATA = Path(__file__).parents[1] / "cfglint" / "dialects" / "data"
 MISSING = object()
@@ -652,6 +652,7 @@ def hf_training_args(folder: Path) -> None:
     }
     keys = classes["Seq2SeqTrainingArguments"]["keys"]
     own = [name for name in keys if name not in classes["TrainingArguments"]["keys"]]
+    keys.update(EARLIER["hf-training-args"])
     body = {
         "keys": keys,
         "classes": {"TrainingArguments": {"without": own}, "Seq2SeqTrainingArguments": {"without": []}},

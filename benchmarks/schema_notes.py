@@ -192,6 +192,19 @@ TOLERATED: dict[str, dict[str, list[str]]] = {
 }
 """Keys of well-known scripts built on a format, beside the format's own: not unknown, and not known either."""
 
+EARLIER: dict[str, dict[str, dict[str, Any]]] = {
+    "hf-training-args": {
+        # docs/source/migration.md of transformers 4.0
+        "evaluate_during_training": {
+            "type": "bool",
+            "default": False,
+            "removed_in": "4.0",
+            "renamed_to": "eval_strategy",
+        },
+    },
+}
+"""Keys that were gone before the first release read, and are still copied from old tutorials."""
+
 NOTES: dict[str, dict[str, dict[str, Any]]] = {
     "hf-training-args": {
         "evaluation_strategy": {"renamed_to": "eval_strategy", "deprecated_in": "4.41"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.jobs.facts import DefaultOrigin
@@ -19,6 +20,10 @@ ADAMS = (
     "adamw", "adam_mini", "paged_adamw", "stable_adamw", "fused_adam", "optimi_adamw", "ademamix", "paged_ademamix",
 )  # fmt: skip
 """Beginnings of optimizer names whose steps have the size of the learning rate."""
+
+
+NAMED_SIZE = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9])")
+"""Billions of parameters as models' names state them: ``Baichuan2-13B-Base``. For models the catalogue does not have."""
 
 
 class LearningRateOutOfRange(Rule):
@@ -132,4 +137,7 @@ class LearningRateOutOfRange(Rule):
         total = getattr(row, "params_total", None)
         if total is None and job.architecture is not None:
             total = job.architecture.total_parameters
+        if total is None:
+            named = NAMED_SIZE.search(str(job.value("model_id") or "").rsplit("/", 1)[-1])
+            total = int(float(named.group(1)) * 1e9) if named else 0
         return total if isinstance(total, int) else 0

@@ -10,6 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..peft.adapter_facts import given
 from ..trainer import argument, argument_number, argument_on, trainer_readings
 
 
@@ -20,9 +21,8 @@ class StreamingWithoutSteps(Rule):
     "max_steps must be set when using iterable pretraining_dataset"; transformers' trainer with "The train_dataset does not
     implement __len__, so the number of training steps cannot be inferred; max_steps has to be specified".
 
-    How sure: the checks are in the frameworks' sources (LLaMA-Factory 0.9.5, Axolotl, transformers 5.24). For LLaMA-Factory
-    and TRL's own command it is an error; what other scripts do with a `streaming` argument of their own is not known, and
-    they are left out.
+    How sure: the checks are in the frameworks' sources (LLaMA-Factory 0.9.5, Axolotl 0.5 to 0.19, transformers 5.24). For
+    LLaMA-Factory and Axolotl it is an error; a script may give a stream a length of its own, so it is a warning there.
     """
 
     code = "BAT014"
@@ -51,6 +51,20 @@ class StreamingWithoutSteps(Rule):
     )
     bad = (
         example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-0.5B
+            pretraining_dataset:
+              - path: allenai/c4
+                name: en
+            sequence_len: 2048
+            micro_batch_size: 4
+            num_epochs: 1
+            """,
+            at="pretraining_dataset",
+            count=1,
+        ),
+        example(
             "pt.yaml",
             """
             model_name_or_path: Qwen/Qwen2.5-0.5B
@@ -69,9 +83,13 @@ class StreamingWithoutSteps(Rule):
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         dialects = {r.dialect for r in trainer_readings(job)}
         streams: Fact[bool] | None = None
-        if dialects == {"llamafactory"}:
-            streams = argument_on(job, "streaming")
-        if streams is None or not streams.value:
+        if dialects <= {"llamafactory", "hf-training-args", "trl"}:
+            streams = argument_on(job, "streaming", "dataset_streaming")
+        elif dialects == {"axolotl"}:
+            axolotl = job.reading("axolotl")
+            if axolotl is not None and given(axolotl, "pretraining_dataset"):
+                streams = Fact(True, axolotl.origin("pretraining_dataset"))
+        if streams is None or not streams.value or (job.reading("llamafactory") is None and not trains(job)):
             return
         steps = argument_number(job, "max_steps")
         if (steps is None and argument(job, "max_steps") is not None) or (steps is not None and steps.value >= 1):
@@ -80,5 +98,13 @@ class StreamingWithoutSteps(Rule):
             "streamed data has no length and max_steps is not set: training stops before it starts",
             streams,
             help="state max_steps, or load the data without streaming",
+            severity="error" if dialects <= {"llamafactory", "axolotl"} else "warning",
+            confidence="high" if dialects <= {"llamafactory", "axolotl"} else "medium",
             job=job,
         )
+
+
+def trains(job: TrainingJob) -> bool:
+    """Whether the run is not evaluation alone."""
+    training = argument_on(job, "do_train")
+    return training is None or training.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from cfglint.estimate.batch import estimate_batch
@@ -11,7 +12,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import shown
+from ..trainer import argument_number, shown
 
 
 class WarmupLongerThanRun(Rule):
@@ -23,7 +24,8 @@ class WarmupLongerThanRun(Rule):
 
     How sure: both numbers are read from the files. Short runs are mostly trials or benchmarks of a longer recipe, so up to
     1000 steps it is information. The number of steps is `max_steps`, or follows from the data's size where a file
-    states it. Nothing is said where it depends on data that is not described.
+    states it (a number of samples gives the most steps there can be). Nothing is said where it depends on data that is not
+    described.
     """
 
     code = "BAT002"
@@ -67,6 +69,20 @@ class WarmupLongerThanRun(Rule):
             "sft.yaml",
             """
             model_name_or_path: Qwen/Qwen2.5-0.5B
+            max_train_samples: 4000
+            per_device_train_batch_size: 4
+            gradient_accumulation_steps: 4
+            num_train_epochs: 1
+            warmup_steps: 500
+            """,
+            at="warmup_steps",
+            count=1,
+            note="4,000 samples make 250 steps at most",
+        ),
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
             per_device_train_batch_size: 4
             learning_rate: 2.0e-5
             max_steps: 2000
@@ -98,9 +114,25 @@ class WarmupLongerThanRun(Rule):
         if job.max_steps is not None:
             value = job.max_steps.value
             return Fact(value, job.max_steps.origin) if isinstance(value, int) and value > 0 else None
-        if job.undecided("max_steps") or job.dataset_tokens is None or job.epochs is None:
+        if job.undecided("max_steps") or job.epochs is None:
             return None
+        if job.dataset_tokens is None:
+            return self._steps_of_samples(job)
         per_epoch = estimate_batch(job).steps_per_epoch
         if per_epoch is None or not isinstance(job.epochs.value, (int, float)) or job.epochs.value <= 0:
             return None
         return Fact(max(1, int(per_epoch * job.epochs.value)), job.dataset_tokens.origin)
+
+    def _steps_of_samples(self, job: TrainingJob) -> Fact[int] | None:
+        """The most steps a stated number of samples gives: on one GPU, unpacked. More GPUs and packing give fewer."""
+        samples, epochs = argument_number(job, *SAMPLES), job.value("epochs")
+        micro, turns = job.value("micro_batch_size"), job.value("gradient_accumulation_steps", 1)
+        if samples is None or samples.value < 1 or not isinstance(epochs, (int, float)) or epochs <= 0:
+            return None
+        if not isinstance(micro, int) or not isinstance(turns, int) or job.undecided("gradient_accumulation_steps"):
+            return None
+        return Fact(max(1, math.ceil(math.ceil(samples.value / micro) / turns * epochs)), samples.origin)
+
+
+SAMPLES = ("num_samples", "num_train_samples", "max_train_samples")
+"""How files name the number of training samples. LLaMA-Factory's ``max_samples`` holds for each of several data sets."""
