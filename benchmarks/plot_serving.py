@@ -1,6 +1,6 @@
 """Draw estimated against measured serving memory, and print the table of docs/accuracy-serving.md.
 
-usage: plot_serving.py FILE.jsonl [--out docs/accuracy]
+usage: plot_serving.py FILE.jsonl [--out docs/accuracy] [--prefix serving_]
 
 One SVG for each figure: logarithmic axes, the diagonal, a band of 10 %, a point a row with its id as its title.
 """
@@ -53,6 +53,8 @@ def table(scored: Sequence[tuple[dict[str, Any], Estimate]]) -> list[str]:
                         if key in ("kv_cache_gib", "kv_tokens") and interval is not None:
                             unit = GIB if key == "kv_cache_gib" else 1
                             inside.append(interval.low / unit <= truth <= interval.high / unit)
+            if not errors:
+                continue
             held = f"{statistics.mean(inside):.1%}" if inside else ""
             lines.append(
                 f"| {name} | `{figure}` | {len(errors)} | {statistics.median(errors):.1%} | {quantile(errors, 0.95):.1%} | {held} |"
@@ -102,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs/accuracy"))
+    parser.add_argument("--prefix", default="serving_", help="begins the names of the SVG files")
     args = parser.parse_args()
     rows = [json.loads(line) for line in args.file.read_text("utf-8").splitlines() if line.strip()]
     rows = [row for row in rows if row.get("scored", True)]
@@ -116,8 +119,9 @@ def main() -> None:
             if key == figure and guess is not None and guess > 0 and truth > 0
         ]
         series = {f"{name} confidence": colour for name, colour in COLOURS.items()}
-        (args.out / f"serving_{figure}.svg").write_text(scatter(title, points, series), "utf-8")
-        print(f"serving_{figure}.svg: {len(points)} points")
+        if points:
+            (args.out / f"{args.prefix}{figure}.svg").write_text(scatter(title, points, series), "utf-8")
+            print(f"{args.prefix}{figure}.svg: {len(points)} points")
     print("\n".join([*table(scored), "", *by_group(scored), ""]))
     print("high confidence:", verdicts(scored, ("high",)))
     print("all:", verdicts(scored, ("high", "medium", "low")))

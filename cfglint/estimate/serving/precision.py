@@ -12,6 +12,7 @@ from cfglint.estimate.serving.versions import quantization_data
 _BYTES = {
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
 }  # fmt: skip
+EIGHT_BITS = 8
 FP4_BITS, FP4_GROUP = 4, 32
 FP4_EXPERT_BITS = FP4_BITS + 8 / FP4_GROUP
 """MXFP4: a shared 8-bit scale for 32 weights (OCP Microscaling 1.0), as ``expert_dtype: fp4`` means."""
@@ -110,4 +111,8 @@ def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme 
         if settings.format_in_name and owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
             ends = {"layers.0", f"layers.{arch.num_hidden_layers - 1}"} if rule["keep_ends"] else set()
             return replace(scheme, keep=Exceptions(frozenset({*rule["keep"], *ends})))
+    recipes = quantization_data()["kept_by_recipes"]
+    label = (settings.format_in_name or "").lower()
+    if any(name in label for name in recipes["schemes"]) and scheme.bits < EIGHT_BITS:
+        return replace(scheme, keep=Exceptions(frozenset(recipes["roles"])), drafts=False)
     return scheme

@@ -73,6 +73,8 @@ class Scheme:
     """Bits of the experts' weights where they differ (DeepSeek-V4: FP4 experts in an FP8 checkpoint)."""
     doubt: float = 0.0
     """Share by which the weights may be more, where a name alone says the format and not what it leaves in 16 bits."""
+    drafts: bool = True
+    """Whether a draft head is quantized with the rest."""
     runtime: bool = False
     """Quantized by the engine while loading, from a 16-bit checkpoint."""
 

@@ -272,6 +272,8 @@ def _from_count(
 def draft_head_bytes(arch: Architecture, sharding: Sharding, scheme: Scheme | None, element: float) -> float:
     """A draft head on one rank: one more decoder layer and a projection from two hidden states (MTP, EAGLE)."""
     last, layer = arch.num_hidden_layers - 1, 0.0
+    if scheme is not None and not scheme.drafts:
+        scheme = None
     for tensor in arch.tensors:
         if tensor.stack != "decoder" or last not in tensor.layers:
             continue
