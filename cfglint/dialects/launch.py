@@ -373,7 +373,8 @@ class _Reader:
     def plain_script(self, started: Program) -> Iterator[Reading]:
         """``python train.py`` with enough trainer arguments, or with a DeepSpeed config, is a launch on one process."""
         arguments = read_flags(started.arguments, several=SEVERAL)
-        if _trainer_arguments(set(arguments.mapping.keys())):
+        keys = set(arguments.mapping.keys())
+        if _trainer_arguments(keys) or {"deepspeed", "deepspeed_config"} <= keys:
             yield from self.trainer(started, None)
 
     def environment(self, reading: Reading) -> None:

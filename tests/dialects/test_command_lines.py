@@ -111,3 +111,10 @@ def test_ft_launcher_takes_torchruns_options() -> None:
 def test_a_value_of_a_scripts_option_is_no_program() -> None:
     assert readings_of("bash ./run.sh --backend deepspeed --passes prefetch\n") == {}
     assert "megatron" in readings_of(f"./bind.sh --cpu=ccx.sh --mem=ccx.sh python -u pretrain_gpt.py {MEGATRON}\n")
+
+
+def test_a_script_that_mpirun_starts_with_a_deepspeed_file() -> None:
+    found = readings_of(
+        "mpirun -n 8 -npernode 4 python train.py --deepspeed --deepspeed_mpi --deepspeed_config ds.json\n"
+    )
+    assert [(r.role, r.target) for r in found["launch"].references] == [("deepspeed", "ds.json")]
