@@ -173,17 +173,13 @@ def _side(here: _Here, name: str, scratch: Path) -> _Side:
     """A folder where the name can be nothing else (``./name``, ``a/b/``), or where git does not know it."""
     from cfglint.snapshot import SnapshotError, revision
 
-    if os.path.isdir(name):
-        if name in (".", "..") or name.startswith(("./", "../", "/", "~")) or name.endswith(("/", os.sep)):
-            return _Side(name, Path(name).resolve())
-        try:
-            known = revision(name)
-        except SnapshotError:
-            known = None
-        if known is None:
-            return _Side(name, Path(name).resolve())
+    spelled = name in (".", "..") or name.startswith(("./", "../", "/", "~")) or name.endswith(("/", os.sep))
+    is_folder = os.path.isdir(name)
+    if is_folder and (spelled or revision(name) is None):
+        return _Side(name, Path(name).resolve())
+    if is_folder:
         raise SnapshotError(f"{name} is a folder and a git revision; write ./{name} for the folder, or its hash")
-    if os.path.exists(name) and os.path.isfile(name):
+    if os.path.isfile(name) and revision(name) is None:
         raise SnapshotError(f"{name} is a file; name a git revision or a folder")
     return _of_revision(here, here.revision(name), scratch)
 
