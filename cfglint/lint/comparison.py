@@ -17,6 +17,7 @@ from cfglint.jobs.facts import DefaultOrigin, DerivedOrigin, Fact, FileOrigin
 from cfglint.jobs.job import Job
 from cfglint.lint.engine import RunResult
 from cfglint.lint.finding import SEVERITY_ORDER, Finding, route_text
+from cfglint.source.node import Route
 
 ALIKE: Final = 0.5
 """Share of equal statements from which a job that is gone and a job that is new are one job under another name; git
@@ -38,13 +39,15 @@ Status = Literal["changed", "added", "removed", "renamed", "same"]
 class FactChange:
     """A fact whose value differs. None: nothing states it; ``UNKNOWN`` as a value: stated, but not known.
 
-    ``key`` is the file's own name for it, ``place`` where it stands now, or stood (``was``) where it is gone.
+    ``key`` is the file's own name for it (``route``: the way to it), ``place`` where it stands now, ``was`` where it
+    stood.
     """
 
     name: str
     before: Any
     after: Any
     key: str = ""
+    route: str = ""
     place: str = ""
     was: str = ""
     derived: bool = False
@@ -245,14 +248,13 @@ def _fact(name: str, before: Job, after: Job) -> Iterator[FactChange]:
             one, other = (old or {}).get(key), (new or {}).get(key)
             if not _same(one, other):
                 there, here = _argument(before, key), _argument(after, key)
-                yield FactChange(key, one, other, "", _place(here), _place(there))
+                yield FactChange(key, one, other, place=_place(here), was=_place(there))
         return
     derived = all(fact is None or isinstance(fact.origin, (DerivedOrigin, DefaultOrigin)) for fact in (was, now))
     shown = now if now is not None and isinstance(now.origin, FileOrigin) else was
-    key = ""
-    if shown is not None and isinstance(shown.origin, FileOrigin):
-        key = route_text(shown.origin.route)
-    yield FactChange(name, old, new, key, _place(now), _place(was), derived)
+    route: Route = shown.origin.route if shown is not None and isinstance(shown.origin, FileOrigin) else ()
+    key = next((step for step in reversed(route) if isinstance(step, str)), "")
+    yield FactChange(name, old, new, key, route_text(route), _place(now), _place(was), derived)
 
 
 def _winning(job: Job, name: str) -> Fact[Any] | None:

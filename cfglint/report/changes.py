@@ -130,8 +130,8 @@ def change_words(change: FactChange, arrow: str = "→") -> str:
 
 def place_words(change: FactChange) -> str:
     """Where the value stands, or stood, and the file's own name for it where it is another."""
-    key = change.key.rsplit(".", 1)[-1].lstrip("-").replace("-", "_")
-    own = f" {harmless(change.key)}" if change.key and key != change.name else ""
+    same = change.key.lstrip("-").replace("-", "_") in ("", change.name)
+    own = "" if same else f" {harmless(change.key)}"
     if _LINE.search(change.place) or not change.was:
         return f"{harmless(change.place)}{own}"
     return ", ".join(filter(None, (harmless(change.place), f"was {harmless(change.was)}{own}")))
@@ -454,7 +454,7 @@ def _job_json(change: JobChange) -> dict[str, Any]:
         "facts": [
             {
                 "fact": f.name,
-                "key": f.key,
+                "key": f.route,
                 "before": None if f.before is None else {"value": _plain(f.before), "origin": f.was},
                 "after": None if f.after is None else {"value": _plain(f.after), "origin": f.place},
             }

@@ -270,7 +270,7 @@ def test_a_shared_file_changes_several_jobs_alike(repo: Path, capsys: pytest.Cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:4] == [
         "2 jobs change alike",
-        "  zero_stage      3 → 2  deepspeed/zero3.json:1 zero_optimization.stage",
+        "  zero_stage      3 → 2  deepspeed/zero3.json:1 stage",
     ]
     assert sum(line.startswith(("  configs/dpo.yaml  ", "  configs/sft.yaml  ")) for line in lines) == 2
 
