@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import called, launch_of, number, runs, runs_vllm, since, stated, switch
+from .server import before, called, json_argument, launch_of, number, runs, runs_vllm, since, stated, switch
 
 LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length",
@@ -35,8 +36,9 @@ class LengthAboveModel(Rule):
 
     How sure: the length is worked out as vLLM does it from the config's own keys and its rope scaling, with both releases'
     readings of YaRN: an error. The catalogue's rows leave rope scaling out, so for a model without a config.json at hand
-    it is a warning. ``model_max_length`` of the config and ``hf_overrides`` are respected. The tokenizer's own limit
-    is not seen here and can only lower it.
+    it is a warning. ``model_max_length`` of the config is respected, and so are ``hf_overrides``; YaRN given there without a
+    length is an error for 0.33, and information where no release is stated. The tokenizer's own limit is not seen here and
+    can only lower it.
     """
 
     code = "SRV005"
@@ -48,13 +50,16 @@ class LengthAboveModel(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/transformers_utils/model_arch_config_convertor.py",
     )
-    catalogue = ("maxlen-gt-derived", "maxlen-override-env", "sglang-context-gt-derived")
+    catalogue = (
+        "maxlen-gt-derived", "maxlen-override-env", "sglang-context-gt-derived", "rope-yarn-derive-change",
+        "sliding-window-disable-shrinks",
+    )  # fmt: skip
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 32768"),
         example(
             "serve.sh",
-            """vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072 --hf-overrides '{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}'""",
-            note="the length is scaled by hand",
+            """vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072 --hf-overrides '{"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, "max_position_embeddings": 131072}'""",
+            note="the length is scaled by hand, as 0.33 wants it",
         ),
     )
     bad = (
@@ -72,26 +77,44 @@ class LengthAboveModel(Rule):
             "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve microsoft/Phi-3-mini-4k-instruct --max-model-len 16384",
             note="forced: a warning",
         ),
+        example(
+            {
+                "serve.sh": """vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072 --hf-overrides '{"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}'""",
+                "requirements.txt": "vllm==0.33.0",
+            },
+            at="max_model_len",
+            note="0.33 does not multiply by the factor",
+        ),
+        example(
+            {
+                "serve.sh": "vllm serve our/mistral --disable-sliding-window --max-model-len 16384",
+                ".cfglint/models/our/mistral/config.json": '{"model_type": "mistral", "max_position_embeddings": 32768, "sliding_window": 4096}',
+            },
+            at="max_model_len",
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         wanted = number(job, "max_model_len")
         arch = job.architecture
-        if wanted is None or arch is None or not runs(job, "vllm", "sglang"):
+        given = job.model.config if job.model is not None else None
+        if wanted is None or (arch is None and given is None) or not runs(job, "vllm", "sglang"):
             return
+        yield from self._yarn_override(job, wanted, given or (arch.config if arch is not None else {}))
         if any(
             stated(job, name)
             for name in ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "json_model_override_args")
         ):
             return
-        given = job.model.config if job.model is not None else None
-        limit, key = derived_length(given or arch.config, new_yarn=runs_vllm(job) and since(job, "0.33.0"))
+        config = given or (arch.config if arch is not None else {})
+        limit, key = derived_length(config, new_yarn=runs_vllm(job) and since(job, "0.33.0"))
+        window = config.get("sliding_window")
+        if switch(job, "disable_sliding_window") and runs_vllm(job) and isinstance(window, int) and window > 0:
+            limit, key = min(limit or window, window), "sliding_window, with disable_sliding_window"
         if limit is None or wanted.value <= limit:
             return
         listed = given is None and job.model is not None and job.model.source == "catalogue"
-        if listed and arch.model_type.startswith(OWN_LIMIT):
-            return
-        if switch(job, "disable_sliding_window"):
+        if listed and str(config.get("model_type", "")).startswith(OWN_LIMIT):
             return
         launch = launch_of(job)
         override = "VLLM_ALLOW_LONG_MAX_MODEL_LEN" if runs_vllm(job) else "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
@@ -107,6 +130,33 @@ class LengthAboveModel(Rule):
             data={"max_model_len": wanted.value, "derived": limit},
             job=job,
         )
+
+    def _yarn_override(self, job: ServingJob, wanted: Fact[int], config: Mapping[str, Any]) -> Iterator[Finding]:
+        """YaRN by ``hf_overrides`` alone: 0.33 takes the length beside it as scaled already."""
+        overrides = json_argument(job, "hf_overrides")
+        if overrides is None or not runs_vllm(job) or before(job, SCALED_SINCE):
+            return
+        rope = overrides.value.get("rope_parameters") or overrides.value.get("rope_scaling")
+        if not isinstance(rope, Mapping) or rope.get("rope_type", rope.get("type")) not in UNSCALED_UNTIL_YARN:
+            return
+        length = overrides.value.get("max_position_embeddings", config.get("max_position_embeddings"))
+        if not isinstance(length, int) or isinstance(length, bool) or wanted.value <= length:
+            return
+        exact = since(job, SCALED_SINCE)
+        yield self.finding(
+            f"max_model_len {wanted.value:,} is above max_position_embeddings {length:,}, which vLLM {SCALED_SINCE} takes as "
+            "scaled by YaRN already" + ("" if exact else "; earlier releases multiply it by the factor"),
+            wanted,
+            (overrides, "YaRN"),
+            help=f'add "max_position_embeddings": {wanted.value} to hf_overrides',
+            severity="error" if exact else "info",
+            confidence="high" if exact else "low",
+            job=job,
+        )
+
+
+SCALED_SINCE = "0.33.0"
+"""vllm/config/model.py, ``_get_and_verify_max_len``: YaRN's factor is not applied any more. 0.25.1 applied it."""
 
 
 def derived_length(config: Mapping[str, Any], *, new_yarn: bool) -> tuple[int | None, str]:
