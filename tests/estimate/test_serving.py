@@ -637,7 +637,15 @@ def test_llamacpp_offloads_nothing_unless_asked_before_august_2025() -> None:
     assert old.serving is not None and new.serving is not None
     assert old.serving.weights == 0
     assert gib(new.serving.weights) > 4
-    assert new.serving.max_concurrency == 4
+
+
+def test_llamacpp_slots_share_one_cache_where_nobody_says_how_many() -> None:
+    """b9265: with -c 8192 alone each of four slots may take 8,192 tokens; with -np 4 each has 2,048."""
+    shared = llamacpp("b9265", max_model_len=8192).serving
+    split = llamacpp("b9265", max_model_len=8192, max_num_seqs=4).serving
+    assert shared is not None and split is not None
+    assert (shared.max_model_len, shared.max_concurrency) == (8192, 1)
+    assert (split.max_model_len, split.max_concurrency) == (2048, 4)
 
 
 def test_llamacpp_windows_and_latents_by_build() -> None:
@@ -682,3 +690,25 @@ def test_sglang_default_fraction_by_version(version: str, gpu: str, tp: int, fra
     )
     shown = float(made.memory.components[-1].formula.split(" ")[0])
     assert shown == pytest.approx(fraction, abs=0.003)
+
+
+def test_swap_space_is_pinned_by_the_old_engine_alone() -> None:
+    """4 GiB a rank by default, on two ranks; V1 has no CPU blocks whatever is stated."""
+
+    def host(version: str, **facts: Any) -> float:
+        made = vllm(LLAMA_8B, framework_version=version, tensor_parallel_size=2, gpus_per_node=2, **facts).memory.host
+        assert made is not None
+        return made.low / GIB
+
+    assert host("0.6.6") - host("0.19.0") == pytest.approx(8)
+    assert host("0.6.6", engine_args={"swap_space": 16}) - host("0.6.6") == pytest.approx(24)
+    assert host("0.19.0", engine_args={"swap_space": 16}) == host("0.19.0")
+
+
+def test_trtllm_profiles_instead_of_building_from_1_0() -> None:
+    """An engine whose build is not stated may hold buffers six times the default's; the PyTorch backend's follow its arguments."""
+    made = [
+        estimate_serving(job_of(LLAMA_8B, framework="trtllm", framework_version=v, gpu="L40S")).memory.verdict
+        for v in ("0.17.0", "1.1.0")
+    ]  # fmt: skip
+    assert made == ["tight", "fits"]

@@ -79,9 +79,10 @@ def estimate_llamacpp(
     if scheme is None and settings.raw("quantization") is None:
         settings.assume("no quantization stated: weights taken as 16 bits")
     spread = float(laws.constant("mix_error")) if scheme is not None else 0.01
-    slots = settings.positive("max_num_seqs", "parallel", "np")
+    slots, shared = settings.positive("max_num_seqs", "parallel", "np"), settings.boolean("kv_unified", "kvu")
     if slots is None:
-        slots = int(laws.value("slots", version))
+        law = laws.value("slots", version)
+        slots, shared = int(law["count"]), bool(law["shared"])
         settings.note_default("parallel", slots, version.text)
     ubatch = settings.positive("ub", "n_ubatch", "ubatch_size") or int(laws.constant("ubatch"))
     stated = settings.raw("flash_attn", "fa")
@@ -98,13 +99,15 @@ def estimate_llamacpp(
     if not flash:
         compute += float(ubatch * length * arch.num_attention_heads * SCORE_BYTES)
     copies = int(laws.constant("pipeline_copies")) if devices > 1 else 1
+    # Slots over one cache may take the whole of it, up to the model's own length; else each has its part.
+    longest = min(length, arch.max_position_embeddings or length) if shared else length // slots
     memory = MemoryEstimate(capacity=gpu.usable_bytes if gpu else None)
     shape = RankWeights(weights, weights * (1 - spread), weights * (1 + spread), {"all": weights})
     memory.host = host_memory(settings, arch, shape, 1)
     serving = ServingEstimate(
         "llama.cpp", kv_bytes_per_token=cell, weights=weights, activation_peak=compute, graph=0.0, non_torch=CONTEXT,
         kv_cache=Interval(cache * 0.98, cache, cache * 1.02), kv_tokens=Interval.exactly(float(length)),
-        max_model_len=length // slots, max_concurrency=float(slots),
+        max_model_len=longest, max_concurrency=length / max(1, longest),
     )  # fmt: skip
     memory.components = [
         Component("weights", weights, f"{parameters / 1e9:.2f} B × {bits:g} bits / {devices} devices", settings.inputs("quantization"), ("quantization",)),

@@ -30,7 +30,9 @@ def estimate_trtllm(
         tokens = batch * inputs if batch and inputs else int(default)
         settings.assume(f"engine built for {tokens} tokens a pass" + ("" if known else " (builder default)"))
     forward = rank.forward_bytes(tokens) + (batch or 0) * arch.vocab_size * LOGIT_BYTES
-    activation = Interval(forward * 0.7, forward, forward * (1.5 if known else laws.constant("unstated_build")))
+    activation = Interval(
+        forward * 0.7, forward, forward * (1.5 if known else float(laws.value("unstated_build", version)))
+    )
     fraction = settings.number(
         "free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "kv_cache_free_gpu_memory_fraction"
     )

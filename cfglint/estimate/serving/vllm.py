@@ -397,7 +397,8 @@ class _Vllm:
             listed = ", ".join(f"{size / GIB:.2f}" for size in held)
             s.assume(f"pipeline stages hold {listed} GiB of weights; weights_gib is the lightest's, which logs first")
         memory.components.append(self._weights_component(weights, extra, fullest))
-        memory.host = host_memory(s, self.arch, weights, self.sharding.tensor * self.sharding.pipeline)
+        ranks = self.sharding.tensor * self.sharding.pipeline
+        memory.host = host_memory(s, self.arch, weights, ranks, swap_gib=self._swap())
         estimate = Estimate(memory, serving=serving, assumptions=s.assumptions, parameters=self.arch.total_parameters)
         block = s.positive("block_size") or DEFAULT_BLOCK
         serving.kv_bytes_per_token = self._layout(fullest, block).token_bytes
@@ -409,6 +410,13 @@ class _Vllm:
             return estimate
         self._fill(estimate, settings, parts)
         return estimate
+
+    def _swap(self) -> float:
+        """GiB of pinned memory for swapped blocks, which the old engine alone has."""
+        if self.runner != "V0":
+            return 0.0
+        stated = self.s.number("swap_space")
+        return float(self.laws.value("swap_space_gib", self.version)) if stated is None else stated
 
     def _weights_component(self, weights: RankWeights, extra: float, stage: int) -> Component:
         names = (
