@@ -64,7 +64,8 @@ DATA: Final = Path(__file__).with_name("data")
 
 _PLACEHOLDER = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}"
-    r"|<[^<>|\n]*\b(?:your|path|insert|replace|change|fill)(?:\b|_)[^<>|\n]*>",
+    r"|<[^<>|\n]*\b(?:your|path|insert|replace|change|fill)(?:\b|_)[^<>|\n]*>"
+    r"|(?-i:__[A-Z][A-Z0-9_]*__|<[A-Z][A-Z0-9_ -]+>|@[A-Z][A-Z0-9_]*@|%[A-Z][A-Z0-9_]*%)",  # for sed to fill in
     re.DOTALL | re.IGNORECASE,
 )
 _EXPONENT_NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -74,12 +75,18 @@ def is_unknown(value: object) -> bool:
     """True for a value that is stated but not known here.
 
     ``auto`` (settled by the framework), ``???`` (OmegaConf's mandatory value), and text that holds an interpolation or
-    a template field: ``${VAR}``, ``${a.b}``, ``$VAR``, ``$(command)``, ``{{ field }}``, ``{% … %}``, ``<your-model>``.
+    a template field: ``${VAR}``, ``${a.b}``, ``$VAR``, ``$(command)``, ``{{ field }}``, ``{% … %}``, ``<your-model>``,
+    ``__MODEL__``, ``<MODEL>``, ``@MODEL@``, ``%MODEL%``.
     """
     if not isinstance(value, str):
         return False
     text = value.strip()
-    return text.lower() == "auto" or text == "???" or _PLACEHOLDER.search(text) is not None
+    return text.lower() == "auto" or text == "???" or holds_placeholder(text)
+
+
+def holds_placeholder(text: str) -> bool:
+    """True for text in which something has still to be filled in."""
+    return _PLACEHOLDER.search(text) is not None
 
 
 def release(version: str | None) -> tuple[int, ...] | None:

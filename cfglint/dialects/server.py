@@ -13,6 +13,7 @@ from typing import Any, Final
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import basename, image_version, program
 from cfglint.dialects.flags import flag_name, read_flags
+from cfglint.dialects.schema import holds_placeholder
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Node, Scalar, Span, plain
 from cfglint.source.node import Mapping as Table
@@ -166,7 +167,9 @@ def state_facts(
 
 def not_known(value: Any) -> bool:
     """Text that something still has to fill in."""
-    return isinstance(value, str) and ("${" in value or "$(" in value or "{{" in value or value.startswith("$"))
+    if not isinstance(value, str):
+        return False
+    return "${" in value or "$(" in value or "{{" in value or value.startswith("$") or holds_placeholder(value)
 
 
 def fact_value(fact: str, value: Any) -> Any:

@@ -32,8 +32,18 @@ def recognised(result: RunResult) -> int:
     return sum(bool(report.dialects) for report in result.files.values())
 
 
+def templates(result: RunResult) -> int:
+    """Files that have still to be filled in."""
+    return sum(report.skipped == "template" for report in result.files.values())
+
+
 def sentence(result: RunResult) -> str:
-    """``2 errors, 1 warning in 3 jobs, 12 files``."""
+    """``2 errors, 1 warning in 3 jobs, 12 files``; templates are said to be left alone."""
+    number = templates(result)
+    return _sentence(result) + (f", {plural(number, 'template')} left alone" if number else "")
+
+
+def _sentence(result: RunResult) -> str:
     number = counts(result)
     found = [
         plural(number[key], word)

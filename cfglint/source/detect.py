@@ -22,6 +22,12 @@ _FROM: Final = re.compile(r"(?:\s*#[^\n]*\n|\s*\n)*(?:ARG\s+\S+\s*\n+)*FROM\s+\S
 _TOML: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*\[{1,2}[A-Za-z0-9_.\"' -]+\]{1,2}[ \t]*(?:#[^\n]*)?\r?\n")
 _HEAD: Final = 4096
 """Characters looked at where the name does not say."""
+_TEMPLATES: Final = (".j2", ".jinja", ".jinja2", ".tpl", ".tmpl", ".gotmpl", ".mustache", ".erb", ".in")
+
+
+def is_template_name(path: str) -> bool:
+    """Whether a file of no known format is named as one that something else fills in: ``config.yaml.j2``."""
+    return path.lower().endswith(_TEMPLATES)
 
 
 def detect_format(path: str, text: str = "") -> Format | None:

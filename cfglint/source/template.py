@@ -14,6 +14,15 @@ _MARKER: Final = re.compile(
     r"|^[ \t]*#\s*%\s*(?:if|for|endif|endfor)\b",
     re.MULTILINE,
 )
+_PLACEHOLDER: Final = re.compile(r"\$\{?[A-Z][A-Z0-9_]*\}?|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__")
+
+
+def placeholder_near(text: str, at: int) -> bool:
+    """Whether the line of a fault holds a placeholder outside quotes that ``envsubst`` or ``sed`` is to fill in."""
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    line = text[start : end if end >= 0 else len(text)]
+    return _PLACEHOLDER.search(_QUOTED.sub("", line)) is not None
 
 
 def template_marker(text: str, literal: Sequence[tuple[int, int]] = ()) -> int | None:

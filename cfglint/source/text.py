@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from cfglint.source.detect import detect_format
+from cfglint.source.detect import detect_format, is_template_name
 from cfglint.source.node import Document, Format, Problem, SourceFile, Span
 from cfglint.source.problems import NOT_UTF8
 
@@ -35,7 +35,7 @@ def parse_text(path: str, text: str, format: Format | None = None) -> SourceFile
     """Parse text as ``format``, or as the format its path and first characters show.
 
     A byte-order mark at the start is taken off and remembered. A file of another kind comes back as
-    ``skipped="unknown-format"``.
+    ``skipped="unknown-format"``, one named as a template as ``skipped="template"``.
     """
     if format is None:
         format = detect_format(path, text)
@@ -64,7 +64,7 @@ def parse_text(path: str, text: str, format: Format | None = None) -> SourceFile
 
         file = parse_dockerfile(path, text)
     else:
-        file = skipped_file(path, "unknown-format", text, "text")
+        file = skipped_file(path, "template" if is_template_name(path) else "unknown-format", text, "text")
     file.bom = bom
     return file
 

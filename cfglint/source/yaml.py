@@ -31,7 +31,7 @@ from cfglint.source.node import (
     Value,
 )
 from cfglint.source.problems import DUPLICATE_KEY, MAX_DEPTH, MAX_REPEATED, NOT_PARSED, NOT_UTF8, TOO_DEEP
-from cfglint.source.template import template_marker
+from cfglint.source.template import placeholder_near, template_marker
 
 MAX_MERGED_ENTRIES: Final = 200_000
 """Entries that merge keys may add to one file, all mappings together: chains of ``<<`` grow with the square of the file."""
@@ -411,7 +411,8 @@ def parse_yaml(path: str, text: str) -> SourceFile:
         fault = _reader_error(text, error)
     except UnicodeEncodeError as error:
         fault = Problem(NOT_UTF8, "a lone surrogate is not text", Span(error.start, error.start + 1), fatal=True)
-    if (fault is not None or reader.unhashable) and template_marker(text, sorted(reader.literal)) is not None:
+    template = (fault is not None or reader.unhashable) and template_marker(text, sorted(reader.literal)) is not None
+    if template or (fault is not None and placeholder_near(text, fault.span.start)):
         file.skipped = "template"
         file.documents.clear()
         file.problems.clear()

@@ -477,3 +477,17 @@ def test_common_values_need_no_pydantic() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False", "False", "False", "False"]
+
+
+@pytest.mark.parametrize("value", ["__MODEL__", "<MODEL>", "@LR@", "%LR%", "org/<MODEL_NAME>", "{{ x }}", "${X}", "auto", "???"])
+def test_what_has_still_to_be_filled_in_is_unknown(value: str) -> None:
+    from cfglint.dialects.schema import is_unknown
+
+    assert is_unknown(value)
+
+
+@pytest.mark.parametrize("value", ["<pad>", "<|im_end|>", "__init__", "a@b.c", "org/model", "5%"])
+def test_other_marks_are_values(value: str) -> None:
+    from cfglint.dialects.schema import is_unknown
+
+    assert not is_unknown(value)

@@ -77,3 +77,12 @@ def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert not wants_colour(Terminal())
     assert wants_colour(io.StringIO(), "always")
+
+
+def test_templates_are_said_to_be_left_alone() -> None:
+    from cfglint.report.summary import sentence
+    from cfglint.testing import lint_files
+
+    result = lint_files({"deploy.yaml": "name: {{ .Release.Name }}\n", "b.yaml": "lr: @LR@\n", "c.yaml": "a: 1\n"})
+    assert sentence(result) == "0 configs recognised in 3 files, 2 templates left alone"
+    assert result.findings == []

@@ -71,3 +71,10 @@ def test_what_is_not_read_says_why(tmp_path: Path) -> None:
 
 def test_every_code_has_a_meaning() -> None:
     assert list(PROBLEMS) == [f"SRC{n:03}" for n in range(1, len(PROBLEMS) + 1)]
+
+
+def test_a_file_named_as_a_template_is_one() -> None:
+    from cfglint.source import parse_text
+
+    assert parse_text("conf/x.yaml.j2", "a: {{ b }}\n").skipped == "template"
+    assert parse_text("notes.txt", "a\n").skipped == "unknown-format"

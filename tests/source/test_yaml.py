@@ -245,3 +245,14 @@ def _loose(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_loose(v) for v in value]
     return repr(value)
+
+
+@pytest.mark.parametrize("text", ["limits: {gpu: ${GPUS}}\n", "a: [1, ${B}, c}\n", "a: __LR__: 2\n", "- <A>: x: y\n"])
+def test_a_fault_at_a_placeholder_makes_a_template(text: str) -> None:
+    file = parse(text)
+    assert (file.skipped, file.problems) == ("template", [])
+
+
+def test_a_fault_elsewhere_is_one_whatever_is_to_be_filled_in() -> None:
+    assert codes(parse("model: ${MODEL}\na: b: c\n")) == [("SRC001", 2, True)]
+    assert codes(parse("a: '${X}': c: d\n")) == [("SRC001", 1, True)]
