@@ -49,6 +49,20 @@ def trains_adapters(job: TrainingJob) -> bool | None:
     return any(part in ("lora", "qlora", "dora") for part in method.split("+"))
 
 
+def stored_quantization(job: TrainingJob) -> tuple[str, bool]:
+    """How the checkpoint is quantized (``gptq``, ``awq`` …; empty: not, or not known) and whether its config says so.
+
+    A name alone (``…-AWQ``) is no config: it is believed for the methods that such endings name.
+    """
+    architecture, model = job.architecture, job.model
+    stored: Any = architecture.quantization if architecture is not None else None
+    method = str(stored.get("quant_method") or "").lower() if stored else ""
+    if method:
+        return method, True
+    words = (model.format or "").lower() if model is not None else ""
+    return next((name for name in ("gptq", "awq") if words.startswith(name)), ""), False
+
+
 def fsdp_fact(job: TrainingJob) -> Fact[Any] | None:
     """The statement that shards the job with FSDP; None where it does not."""
     fact = job.fsdp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_at_least
@@ -11,7 +11,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact, hugging_face, zero_3
+from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact, hugging_face, stored_quantization, zero_3
 
 _DEQUANTIZED: Final = frozenset({"mxfp4", "fp8"})
 """Methods whose weights LLaMA-Factory turns back into bf16 on loading."""
@@ -24,7 +24,8 @@ class QuantizedCheckpoint(Rule):
     releases keep the checkpoint's own quantization and pass over yours with a warning. LLaMA-Factory passes over
     ``quantization_bit``, and raises "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models".
 
-    How sure: the checkpoint's config.json states its quantization. An error where the release is known to refuse it.
+    How sure: the checkpoint's config.json states its quantization. An error where the release is known to refuse it. Where
+    only the model's name states it (`…-GPTQ-Int4`, `…-AWQ`), it is a warning.
     """
 
     code = "PFT015"
@@ -82,9 +83,7 @@ class QuantizedCheckpoint(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        architecture = job.architecture
-        stored: Any = architecture.quantization if architecture is not None else None
-        method = str(stored.get("quant_method") or "").lower() if stored else ""
+        method, by_config = stored_quantization(job)
         if not method or method == "bitsandbytes" or not hugging_face(job):
             return
         factory = job.reading("llamafactory") is not None
@@ -95,9 +94,10 @@ class QuantizedCheckpoint(Rule):
                 f"the checkpoint is quantized already ({method}): "
                 + ("transformers 5 refuses another method" if new else "this setting is passed over"),
                 asked,
-                (job.model_id, f"its config.json says quant_method {method}"),
+                (job.model_id, f"its config.json says quant_method {method}" if by_config else f"named as {method}"),
                 help="take a checkpoint that is not quantized, or drop the setting",
-                severity="error" if new else "warning",
+                severity="error" if new and by_config else "warning",
+                confidence="high" if by_config else "medium",
                 job=job,
             )
         sharding = fsdp_fact(job) or zero_3(job)
@@ -105,7 +105,9 @@ class QuantizedCheckpoint(Rule):
             yield self.finding(
                 f"a checkpoint quantized with {method} cannot be sharded with ZeRO-3 or FSDP",
                 sharding,
-                (job.model_id, f"its config.json says quant_method {method}"),
+                (job.model_id, f"its config.json says quant_method {method}" if by_config else f"named as {method}"),
                 help="use ZeRO-2 or plain data parallelism, or 4-bit bitsandbytes on the unquantized checkpoint",
+                severity=self.severity if by_config else "warning",
+                confidence="high" if by_config else "medium",
                 job=job,
             )

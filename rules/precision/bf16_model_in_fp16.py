@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Rule, example
 
+from ..peft.adapter_facts import stored_quantization
+from ..trainer import adapters
 from .overflow_families import Match, family_of
-from .stated_precision import bf16_instead, both_half_types, fp16_fact, inference_only, supports
+from .stated_precision import (
+    bf16_instead,
+    both_half_types,
+    fp16_fact,
+    hidden_nan,
+    inference_only,
+    supports,
+    uses_deepspeed,
+)
 
 BF16 = ("bf16", "bfloat16")
 
@@ -25,6 +36,7 @@ class Bf16ModelInFp16(Rule):
     How sure: what the checkpoint was trained in comes from its config or the catalogue. Many such models (Llama, Mistral)
     do train in fp16 with loss scaling, so it is a warning where the accelerator has bf16 and information where it is not
     known; on GPUs without bf16 fp16 is the right choice and nothing is said. Families with measured overflow are fp16-overflow's.
+    A model that is not known, of a family with reports under DeepSpeed (Baichuan), is information.
     """
 
     code = "PRC002"
@@ -38,7 +50,7 @@ class Bf16ModelInFp16(Rule):
         "https://github.com/deepspeedai/DeepSpeedExamples/issues/418",
         "https://github.com/hiyouga/LlamaFactory/issues/986",
     )
-    catalogue = ("fp16.bf16-native-model",)
+    catalogue = ("fp16.bf16-native-model", "trainer.nan-filter-hides-nan", "awq-gptq.fp16-adapter-nan")
     good = (
         example(
             "sft.yaml",
@@ -124,6 +136,9 @@ class Bf16ModelInFp16(Rule):
         if match is not None and match.family.level != "isolated":
             return
         native, sourced = self._native(job)
+        if native is None and match is not None and not match.family.not_bf16 and uses_deepspeed(job):
+            yield self._reported(job, fact, match)
+            return
         if native not in BF16:
             return
         severity: Severity = "warning" if has_bf16 and sourced else "info"
@@ -134,13 +149,32 @@ class Bf16ModelInFp16(Rule):
             (job.model_id, "trained in bf16"),
             help="bf16 takes the same memory and has the range of fp32"
             + ("" if has_bf16 else ", on Ampere and later GPUs"),
-            notes=self._reports(match),
+            notes=(*self._reports(match), *self._quantized(job), *hidden_nan(job)),
             fixes=bf16_instead(job),
             severity=severity,
             confidence=confidence,
             data={"native_dtype": native, "sourced": sourced},
             job=job,
         )
+
+    def _reported(self, job: TrainingJob, fact: Fact[str], match: Match) -> Finding:
+        """A model that is not known, of a family with reports."""
+        return self.finding(
+            f"{job.value('model_id')} is trained in fp16: {match.family.seen}",
+            (fact, "computes in fp16"),
+            (job.model_id, f"a {match.model_type} model"),
+            help="bf16 takes the same memory and has the range of fp32, on Ampere and later GPUs",
+            notes=(*self._reports(match), *hidden_nan(job)),
+            severity="info",
+            confidence="low",
+            job=job,
+        )
+
+    def _quantized(self, job: TrainingJob) -> tuple[str, ...]:
+        method, _ = stored_quantization(job)
+        if method not in ("awq", "gptq") or not adapters(job):
+            return ()
+        return (f"most kernels for {method.upper()} compute in fp16: bitsandbytes' 4 bits with bf16 avoid it",)
 
     def _native(self, job: TrainingJob) -> tuple[str | None, bool]:
         """What the checkpoint was trained in, and whether that is read or sourced rather than the family's habit."""
@@ -155,6 +189,8 @@ class Bf16ModelInFp16(Rule):
             return model.architecture.native_dtype, model.architecture.native_dtype is not None
         if row is not None:
             return row.native_dtype, bool(row.native_dtype_sourced)
+        if model.taken_as and model.architecture is not None:
+            return model.architecture.native_dtype, False
         return None, False
 
     def _reports(self, match: Match | None) -> tuple[str, ...]:

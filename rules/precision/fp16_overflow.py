@@ -10,7 +10,15 @@ from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Rule, example
 
 from .overflow_families import CHECKED, FP16_MAX, Match, family_of
-from .stated_precision import bf16_instead, both_half_types, fp16_fact, inference_only, supports, uses_deepspeed
+from .stated_precision import (
+    bf16_instead,
+    both_half_types,
+    fp16_fact,
+    hidden_nan,
+    inference_only,
+    supports,
+    uses_deepspeed,
+)
 
 
 class Fp16Overflow(Rule):
@@ -40,7 +48,7 @@ class Fp16Overflow(Rule):
         "https://github.com/huggingface/transformers/issues/36822",
         "https://github.com/unslothai/unsloth-zoo/pull/866",
     )
-    catalogue = ("fp16.overflow-listed-model", "fp16.bf16-native-model")
+    catalogue = ("fp16.overflow-listed-model", "fp16.bf16-native-model", "trainer.nan-filter-hides-nan")
     good = (
         example(
             "train.yaml",
@@ -163,7 +171,7 @@ class Fp16Overflow(Rule):
             (fact, "computes in fp16"),
             (job.model_id, f"a {match.model_type} model"),
             help=self._help(job),
-            notes=tuple(f"evidence: {source}" for source in match.family.sources[:2]),
+            notes=(*(f"evidence: {source}" for source in match.family.sources[:2]), *hidden_nan(job)),
             fixes=bf16_instead(job),
             severity=severity,
             confidence=confidence,

@@ -146,9 +146,18 @@ _NAMES: Final = (
     (re.compile(r"(?:^|[-_.])(?:gemma-3-|embeddinggemma)"), "gemma3_text"),
     (re.compile(r"(?:^|[-_.])gpt-oss-"), "gpt_oss"),
     (re.compile(r"(?:^|[-_.])gpt-neo-(?!x)"), "gpt_neo"),
+    (re.compile(r"(?:^|[-_.])gemma-4-"), "gemma4"),
+    (re.compile(r"^qwen3-(?:coder-)?\d+b-a\d+b"), "qwen3_moe"),
+    (re.compile(r"^qwen3\.5-"), "qwen3_5"),
+    (re.compile(r"^deepseek-(?:coder-)?v2"), "deepseek_v2"),
+    (re.compile(r"^glm-4\.[5-7]"), "glm4_moe"),
+    (re.compile(r"(?:^|[-_.])bloomz?(?:[-_.]|$)"), "bloom"),
+    (re.compile(r"^baichuan2?-\d+b"), "baichuan"),
 )
 """Names that say the family where no config is known. Only the owners below use them for nothing else."""
-_OWNERS: Final = ("google/", "google-t5/", "openai/", "eleutherai/")
+_OWNERS: Final = (
+    "google/", "google-t5/", "openai/", "eleutherai/", "qwen/", "deepseek-ai/", "zai-org/", "bigscience/", "baichuan-inc/",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,3 +135,11 @@ def runs_in_fp16(reading: Reading, route: Route, context: Context) -> bool:
         isinstance(job, TrainingJob) and job.compute_dtype is not None and job.compute_dtype.value == "fp16"
         for job in context.jobs_of(reading)
     )
+
+
+def hidden_nan(job: TrainingJob) -> tuple[str, ...]:
+    """A note on the log: transformers replaces NaN losses in it, unless the arguments say otherwise."""
+    readings = [r for r in job.readings if r.dialect in TRAINERS]
+    if not readings or any(r.at("logging_nan_inf_filter") is not None for r in readings):
+        return ()
+    return ("the log hides NaN losses, it shows 0.0: logging_nan_inf_filter: false shows them",)
