@@ -1,12 +1,13 @@
 """Draw training steps that nobody has seen, and score the estimator on what the oracle measures of them.
 
-usage: fresh_oracle.py draw [--seed N] [--cases N] > cases.jsonl
+usage: fresh_oracle.py draw [--seed N] [--cases N] [--layers N] > cases.jsonl
        oracle-env/bin/python ../shared/oracle/fakemem.py < cases.jsonl > measured.jsonl
        fresh_oracle.py score measured.jsonl
 
 Models are drawn from the catalogue, without those of ``../shared/oracle/train.jsonl``; settings from lists of which
 sequence lengths, batches and ranks are others than in that file. ``../shared/oracle/README.md`` says how to make the
-environment. Whoever changes the estimator draws with a new seed.
+environment. Whoever changes the estimator draws with a new seed. ``--layers`` cuts the models to that many layers: a
+step is measured in seconds then, and what a single block or the head takes weighs more.
 """
 
 from __future__ import annotations
@@ -33,14 +34,30 @@ TRAIN = Path("../shared/oracle/train.jsonl")
 OTHER_TASKS = ENCODERS | {"whisper", "bart", "mbart", "baichuan", "qwen", "internlm2"}
 """Families that the oracle does not train as a causal or sequence-to-sequence language model, or that ship their own code."""
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers")
 LARGEST = 50e9
 """Parameters; larger ones take the oracle minutes."""
-ATTENTION = ("q_proj", "v_proj")
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TARGETS = (
+    ("q_proj", "v_proj"),
+    ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+    ("qkv_proj", "o_proj"),
+    ("query_key_value",),
+    ("query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"),
+    ("q_proj", "k_proj", "v_proj", "out_proj", "fc_in", "fc_out"),
+    ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"),
+    ("o_proj", "down_proj"),
+    ("Wqkv",),
+    ("q", "v"),
+    ("q", "k", "v", "o", "wi_0", "wi_1", "wo"),
+    ("o_proj", "gate_up_proj", "down_proj"),
+    ("kv_a_proj_with_mqa", "kv_b_proj", "o_proj"),
+)
+"""Modules that adapters are drawn on, where a family has them."""
 OPTIMIZERS = {
     "adamw_fused": ("adamw_torch_fused", None),
     "adamw_foreach": ("adamw_torch", None),
     "adamw_loop": ("adamw_torch", False),
+    "sgd": ("sgd", False),
     "sgd_momentum": ("sgd_momentum", False),
     "adafactor": ("adafactor", None),
 }
@@ -72,30 +89,47 @@ def candidates() -> dict[str, list[tuple[str, dict[str, Any]]]]:
     return found
 
 
-def draw(seed: int, cases: int) -> Iterator[dict[str, Any]]:
+def cut(config: dict[str, Any], layers: int) -> dict[str, Any]:
+    """The same model with at most so many layers; lists that name every layer are cut too."""
+    count = max((config[key] for key in LAYERS if isinstance(config.get(key), int)), default=0)
+    shorter = dict(config)
+    for key, value in config.items():
+        if key in LAYERS and isinstance(value, int):
+            shorter[key] = min(value, layers)
+        elif isinstance(value, list) and len(value) == count > layers:
+            shorter[key] = value[:layers]
+    return shorter
+
+
+def draw(seed: int, cases: int, layers: int | None) -> Iterator[dict[str, Any]]:
     """Cases in the oracle's own words. Families take turns, so that large ones do not crowd out the others."""
     dice = random.Random(seed)
     families = candidates()
     names = sorted(families)
     for index in range(cases):
         name, config = dice.choice(families[names[index % len(names)]])
+        if layers is not None:
+            config = cut(config, layers)
         positions = min((config[key] for key in POSITIONS if isinstance(config.get(key), int)), default=4096)
+        weights = dice.choice(("bf16", "bf16", "bf16", "fp32", "fp32", "fp16"))
         case: dict[str, Any] = {
-            "name": f"{name}#{index}", "config": config, "weights": dice.choice(("bf16", "fp32", "bf16")),
-            "micro_batch": dice.choice((1, 2, 3, 6)), "seq": min(dice.choice((384, 768, 1536, 3072)), positions),
+            "name": f"{name}#{index}", "config": config, "weights": weights,
+            "micro_batch": dice.choice((1, 2, 3, 6, 12)), "seq": min(dice.choice((200, 384, 768, 1536, 3072, 8192)), positions),
             "grad_ckpt": dice.random() < 0.5, "attn": dice.choice(("sdpa", "sdpa", "eager")),
-            "autocast": dice.choice(("bf16", None)), "method": "full", "optimizer": dice.choice(sorted(OPTIMIZERS)),
+            "autocast": dice.choice(("fp16" if weights == "fp16" else "bf16", None)), "method": "full",
+            "optimizer": dice.choice(sorted(OPTIMIZERS)), "accumulate": dice.random() < 0.2,
         }  # fmt: skip
         modules = {tensor.module for tensor in architecture_from_config(config).tensors if tensor.linear}
-        if dice.random() < 0.35 and modules.issuperset(ATTENTION):
-            targets = LINEAR if modules.issuperset(LINEAR) and dice.random() < 0.5 else ATTENTION
+        targets = [found for found in TARGETS if modules.issuperset(found)]
+        if dice.random() < 0.4 and targets:
             case.update(
-                method="lora", lora_r=dice.choice((4, 32, 128)), lora_targets=list(targets), optimizer="adamw_fused"
-            )
-        elif dice.random() < 0.25:
-            case.update(fsdp=8, reshard_after_forward=dice.random() < 0.7, autocast=None)
-        elif dice.random() < 0.25:
-            case["accumulate"] = True
+                method="lora", lora_r=dice.choice((4, 32, 128)), lora_targets=list(dice.choice(targets)),
+                optimizer="adamw_fused",
+            )  # fmt: skip
+        if dice.random() < 0.25:
+            case.update(fsdp=8, reshard_after_forward=dice.random() < 0.7, autocast=None, accumulate=False)
+            if case["method"] == "full" and weights == "fp32" and dice.random() < 0.7:
+                case["fsdp_param_dtype"] = "bf16"
         yield case
 
 
@@ -117,6 +151,8 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
     if case.get("fsdp"):
         sharding = "full_shard" if case["reshard_after_forward"] else "shard_grad_op"
         job.update(gpus_per_node=case["fsdp"], fsdp=sharding, fsdp_version=2)
+        if case.get("fsdp_param_dtype"):
+            job["compute_dtype"] = case["fsdp_param_dtype"]
     return job
 
 
@@ -133,8 +169,8 @@ def score(path: Path, worst: int) -> None:
         if "peak_gib" not in measured:
             failed += 1
             continue
-        trained = measured["params_trainable"]
-        if case["method"] == "full" and trained != architecture_from_config(case["config"]).total_parameters:
+        adapters = measured["params_trainable"] if case["method"] == "lora" else 0
+        if measured["params_total"] - adapters != architecture_from_config(case["config"]).total_parameters:
             others += 1  # transformers 5 ties every T5's head where it makes the model anew; checkpoints keep theirs
             continue
         families.add(case["config"]["model_type"])
@@ -166,6 +202,7 @@ def main() -> None:
     drawing = kinds.add_parser("draw")
     drawing.add_argument("--seed", type=int, default=1130)
     drawing.add_argument("--cases", type=int, default=120)
+    drawing.add_argument("--layers", type=int)
     scoring = kinds.add_parser("score")
     scoring.add_argument("file", type=Path)
     scoring.add_argument("--worst", type=int, default=0)
@@ -173,7 +210,7 @@ def main() -> None:
     if args.command == "score":
         score(args.file, args.worst)
         return
-    for case in draw(args.seed, args.cases):
+    for case in draw(args.seed, args.cases, args.layers):
         print(json.dumps(case))
 
 

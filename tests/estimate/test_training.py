@@ -358,17 +358,22 @@ def test_megatron_keeps_gradients_on_the_device_when_the_optimizer_is_offloaded(
     assert not any(c.name == "gradients" for c in deepspeed.components)
 
 
-def test_adapters_sit_on_experts_only_where_these_are_modules() -> None:
+def test_adapters_on_experts_by_release_of_transformers() -> None:
+    """Modules of their own in transformers 4; PEFT adapts the fused parameters of transformers 5, of models it maps."""
     mixtral = {**MISTRAL_7B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
-    peaks = {}
+    found = {}
     for release in ("5.24.0", "4.50.0"):
-        made = complete(config=mixtral, gpu="B200", method="lora", lora_rank=16, lora_targets=["all-linear"])
-        made.versions["transformers"] = release
-        peaks[release] = next(c for c in estimate_training(made).memory.components if c.name == "weights").formula
-    attention = 32 * 16 * (4096 * 6 + 1024 * 2) / 1e6
-    experts = 32 * 8 * 16 * 3 * (4096 + 14336) / 1e6
-    assert adapters(peaks["5.24.0"]) < attention + 5
-    assert adapters(peaks["4.50.0"]) == pytest.approx(attention + experts, rel=0.05)
+        for targets in ("all-linear", "q_proj"):
+            made = complete(config=mixtral, gpu="B200", method="lora", lora_rank=16, lora_targets=[targets])
+            made.versions["transformers"] = release
+            found[release, targets] = estimate_training(made).trainable_parameters
+    attention = 32 * 16 * (4096 * 6 + 1024 * 2)
+    separate = 32 * 8 * 16 * 3 * (4096 + 14336)
+    # gate and up share factors of twice the rank
+    fused = 32 * 8 * 16 * (2 * (4096 + 2 * 14336) + 4096 + 14336)
+    assert found["4.50.0", "all-linear"] == pytest.approx(attention + separate, rel=0.01)
+    assert found["5.24.0", "all-linear"] == pytest.approx(attention + fused, rel=0.01)
+    assert found["5.24.0", "q_proj"] == found["4.50.0", "q_proj"] == 32 * 16 * (4096 + 4096)
 
 
 def adapters(formula: str) -> float:

@@ -11,10 +11,10 @@ from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
-from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, style_of
+from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
-from cfglint.estimate.training.parameters import adapter_slots, separate_experts
+from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
@@ -147,7 +147,11 @@ def activations_of(
         style = replace(style, own_loss=False)
     numerics = numerics_of(plan, style, cuda)
     if plan.adapter:
-        numerics = replace(numerics, lora_slots=adapter_slots(architecture, plan))
+        numerics = replace(
+            numerics,
+            lora_slots=adapter_slots(architecture, plan),
+            expert_adapters=expert_adapters(architecture, plan),
+        )
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)
@@ -158,10 +162,18 @@ def activations_of(
     selected = architecture.layers[layers[0] : layers[1]]
     if layers[0] == 0:
         selected = (*architecture.encoder_layers, *selected)
-    for key, group in groupby(selected, key=_kind):
-        count = sum(1 for _ in group)
+    frozen_input = plan.adapter and not checkpointed and layers[0] == 0 and not plan.modules_to_save
+    groups = [(kind, sum(1 for _ in group), numerics) for kind, group in groupby(selected, key=_kind)]
+    if frozen_input and groups:
+        # without checkpointing nothing makes the embeddings' output require a gradient
+        kind, count, _ = groups[0]
+        groups[:1] = [
+            (kind, 1, replace(numerics, input_grad=False)),
+            *([(kind, count - 1, numerics)] if count > 1 else []),
+        ]
+    for key, count, own in groups:
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
-        footprint = block_footprint(shape, style, numerics)
+        footprint = block_footprint(shape, style, own)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
         if selective:
             kept += _selected(shape, style, numerics)
@@ -216,6 +228,8 @@ def _shared(
         mask = batch * sequence * sequence * size
     elif numerics.mask:
         mask = batch * sequence * sequence
+    if style.alibi_mask and numerics.modeling and numerics.attention != "flash":
+        mask = batch * architecture.num_attention_heads / plan.tensor_parallel * sequence * sequence * size
     if not style.position_bias:
         return mask, mask
     bias = architecture.num_attention_heads / plan.tensor_parallel * sequence**2 * size
@@ -238,6 +252,13 @@ def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:
     width = shape.expert_intermediate * shape.top_k if shape.experts else shape.intermediate
     attention = shape.heads * (shape.head_dim + shape.value_dim) + shape.kv_heads * shape.value_dim
     return shape.tokens * size * (attention + width + shape.hidden / (1 if style.gated else 2))
+
+
+def _expert_hidden(architecture: Architecture) -> int:
+    """Width that the routed experts read: 0 where it is the block's, or where their tensors are not known."""
+    up = next((t for t in architecture.tensors if t.role == "expert" and slots_of((t.module,)) & {"up", "gate"}), None)
+    width = up.shape[1] if up is not None and len(up.shape) == 2 else 0
+    return 0 if width == architecture.hidden_size else width
 
 
 def _kind(layer: Layer) -> Layer:
@@ -271,6 +292,7 @@ def _shape(
         experts=moe.num_experts if moe else 0,
         top_k=(moe.num_experts if all_experts else moe.top_k) if moe else 0,
         expert_intermediate=moe.intermediate_size if moe else 0,
+        expert_hidden=_expert_hidden(architecture) if moe else 0,
         shared_intermediate=moe.shared_intermediate_size // tp if moe else 0,
         tensor_parallel=tp,
         sequence_parallel=plan.sequence_parallel,

@@ -50,6 +50,8 @@ class Numerics:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     """``fused``: gate and up saved, the product recomputed (Liger)."""
+    input_grad: bool = True
+    """A gradient flows to the block's input: not to the first block's where only adapters train."""
     checkpointed: bool = False
     compiled: bool = False
     """torch.compile: elementwise chains (norms, rotary, gated activation) are one kernel each."""
@@ -59,6 +61,8 @@ class Numerics:
     """Probability on the residual stream; its value does not matter, only whether masks exist."""
     attention_dropout: float = 0.0
     lora_slots: frozenset[str] = frozenset()
+    expert_adapters: frozenset[str] = frozenset()
+    """Fused expert parameters that carry adapters: ``gate_up``, ``down``."""
     lora_rank: int = 0
     lora_dtype: str = "fp32"
     lora_dropout: float = 0.0
@@ -88,6 +92,8 @@ class Shape:
     experts: int = 0
     top_k: int = 0
     expert_intermediate: int = 0
+    expert_hidden: int = 0
+    """Width that experts read and write where it is not the block's (Nemotron 3's latent experts)."""
     shared_intermediate: int = 0
     tensor_parallel: int = 1
     sequence_parallel: bool = False
@@ -138,7 +144,7 @@ class BlockWriter:
             centred = tape.alias((wide,), x.elements, "fp32")
             square = tape.op((centred,), x.elements, "fp32", save=(centred,))
             inverse = tape.op((square,), rows, "fp32", save_output=True)
-            normed = tape.mul(centred, inverse)
+            normed = tape.mul(tape.alias((wide,), x.elements, "fp32"), inverse)  # the mean is taken off anew
             scaled = tape.op(
                 (normed,), x.elements, "fp32", save=(normed,) if numerics.train_base else (), weight=weight
             )
@@ -290,6 +296,9 @@ class BlockWriter:
             if biased:
                 # the bias becomes a contiguous additive mask of its own in every layer
                 extra = (lse, tape.op((), shape.heads * shape.sequence * keys, q.dtype))
+            elif style.alibi_mask and numerics.modeling and numerics.attention == "sdpa":
+                mask = tape.to(tape.external(rows * keys, numerics.residual_dtype, False), q.dtype)
+                extra = (lse, mask)
             elif numerics.mask and not cross:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
             out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
@@ -299,6 +308,8 @@ class BlockWriter:
             return out
         scores_elements = rows * keys
         scores = tape.op((q, k), scores_elements, q.dtype, save=(q, k))
+        if style.alibi_mask and numerics.modeling:
+            return self._with_alibi(scores, v, width)
         scores = tape.scale(scores)
         if style.score_cap:
             scores = tape.scale(scores)
@@ -339,6 +350,23 @@ class BlockWriter:
         out = tape.op((cut, v), width, v.dtype, save=(probabilities, v))
         out = tape.op((out,), width, v.dtype)
         tape.keep(scores, shifted, probabilities)
+        return out
+
+    def _with_alibi(self, scores: Value, v: Value, width: float) -> Value:
+        """Falcon's eager attention with ALiBi: scores, biased and masked ones in fp32, softmax in the layer's dtype.
+
+        transformers 5.24 ``models/falcon/modeling_falcon.py``, ``FalconAttention.forward``; local names hold each step.
+        """
+        tape = self.tape
+        wide = tape.to(scores, "fp32")
+        biased = tape.scale(tape.alias((wide,), wide.elements, "fp32"))
+        masked = tape.alias((biased,), wide.elements, "fp32")
+        probabilities = self._softmax(tape.to(masked, self.numerics.residual_dtype), scores.dtype)
+        tape.keep(masked)
+        work = tape.to(probabilities, v.dtype)
+        out = tape.op((work, v), width, v.dtype, save=(work, v))
+        out = tape.op((out,), width, v.dtype)
+        tape.keep(scores, wide, biased, probabilities)
         return out
 
     def _softmax(self, x: Value, scores_dtype: str) -> Value:
@@ -436,6 +464,8 @@ class BlockWriter:
         if kind == "quick_gelu":
             gate = tape.unary(tape.scale(x), save="output")
             return tape.mul(x, gate)
+        if kind == "xielu" and self.numerics.modeling and not self.numerics.compiled:
+            return self._xielu(x)
         if kind == "gelu_new" and self.numerics.modeling:
             half = tape.scale(x)
             base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.cuda else x
@@ -446,6 +476,18 @@ class BlockWriter:
             tape.keep(x)
             return tape.mul(half, one)
         return tape.unary(x)
+
+    def _xielu(self, x: Value) -> Value:
+        """Apertus' activation as composed of torch operations (transformers 5.24 ``activations.py``, ``XIELUActivation``)."""
+        tape = self.tape
+        positive = tape.op((), x.elements, "bool")
+        square = tape.mul(tape.scale(x), x)
+        right = tape.alias((square, tape.scale(x)), x.elements, x.dtype)
+        curve = tape.unary(tape.unary(x), save="output")
+        below = tape.alias((curve, x), x.elements, x.dtype)
+        bent = tape.op((below,), x.elements, x.dtype, save=(below,) if self.numerics.train_base else ())
+        left = tape.alias((bent, tape.scale(x)), x.elements, x.dtype)
+        return tape.op((right, left, positive), x.elements, x.dtype, save=(positive,))
 
     def mlp(self, x: Value, width: float) -> Value:
         tape, shape, style, n = self.tape, self.shape, self.style, self.n
@@ -477,11 +519,14 @@ class BlockWriter:
         picked = tape.op((chances,), rows, x.dtype)
         if shape.moe_loop:
             return self._looped_experts(x, picked)
-        spread = tape.op((x,), rows * shape.hidden, x.dtype)
+        width = shape.expert_hidden or shape.hidden
+        low = x if width == shape.hidden else self.project(x, "latent", shape.hidden, width)
+        spread = tape.op((low,), rows * width, x.dtype)
         tape.keep(x)
         weighted = self._expert(spread, picked, rows, shape.experts / shape.tensor_parallel, packed=False)
-        weighted = tape.op((weighted,), rows * shape.hidden, weighted.dtype)  # back to token order
-        return tape.op((weighted,), n * shape.hidden, x.dtype)
+        weighted = tape.op((weighted,), rows * width, weighted.dtype)  # back to token order
+        total = tape.op((weighted,), n * width, x.dtype)
+        return total if width == shape.hidden else self.project(total, "latent", width, shape.hidden)
 
     def _looped_experts(self, x: Value, picked: Value) -> Value:
         """One expert after the other, results added in place (transformers 4): backward frees them one by one."""
@@ -504,7 +549,12 @@ class BlockWriter:
     def _expert(self, spread: Value, picked: Value, rows: float, experts: float, packed: bool) -> Value:
         """Gate and up, activation, down, times the router's weight."""
         tape, shape, numerics = self.tape, self.shape, self.numerics
-        width, hidden = shape.expert_intermediate, shape.hidden
+        width, hidden = shape.expert_intermediate, shape.expert_hidden or shape.hidden
+        if not self.style.gated:
+            slot = "up" if packed or (numerics.lora_slots and not numerics.modeling) else ""
+            up = self.project(spread, slot, hidden, width, rows, experts)
+            down = self.project(self.activate(up), slot and "down", width, hidden, rows, experts)
+            return tape.mul(down, picked)
         if packed or (numerics.lora_slots and not numerics.modeling):
             # modules of their own, which can carry adapters
             gate = self.project(spread, "gate", hidden, width, rows, experts)
@@ -516,14 +566,27 @@ class BlockWriter:
             down = self.project(product, "down", width, hidden, rows, experts)
             return tape.mul(down, picked)
 
-        def weight(elements: float) -> Weight:
-            return Weight(elements, numerics.weight_dtype, numerics.train_base)
-
-        up = tape.linear(spread, weight(experts * 2 * width * hidden), rows * 2 * width)
+        up = self._fused_experts(spread, "gate_up", rows * 2 * width, experts, hidden, 2 * width)
         gate, right = tape.split(up, rows * width, rows * width)
         product = self._clamped_glu(gate, right) if self._clamps else tape.mul(self.activate(gate), right)
-        down = tape.linear(product, weight(experts * width * hidden), rows * hidden)
+        down = self._fused_experts(product, "down", rows * hidden, experts, width, hidden)
         return tape.mul(down, picked)
+
+    def _fused_experts(self, x: Value, name: str, out: float, experts: float, inner: float, outer: float) -> Value:
+        """One product of all experts. An adapter is added into a copy of their whole weight, kept for backward.
+
+        peft 0.21 ``tuners/lora/layer.py``, ``ParamWrapper``.
+        """
+        tape, numerics = self.tape, self.numerics
+        elements = experts * inner * outer
+        if name not in numerics.expert_adapters:
+            return tape.linear(x, Weight(elements, numerics.weight_dtype, numerics.train_base), out)
+        rank = numerics.lora_rank * (2 if name == "gate_up" else 1)
+        factors = experts * rank * (inner + outer)
+        trained = tape.op((), factors, numerics.weight_dtype, weight=Weight(factors, numerics.lora_dtype, True))
+        merged = tape.op((trained,), elements, numerics.weight_dtype, save=(trained,))
+        x = tape.to(x, numerics.weight_dtype)
+        return tape.op((x, merged), out, x.dtype, save=(x, merged))
 
     @property
     def _clamps(self) -> bool:
@@ -543,7 +606,7 @@ class BlockWriter:
 
     def block(self) -> Footprint:
         tape, shape, style = self.tape, self.shape, self.style
-        x = tape.external(self.t * shape.hidden, self.numerics.residual_dtype, True)
+        x = tape.external(self.t * shape.hidden, self.numerics.residual_dtype, self.numerics.input_grad)
         width = shape.hidden
         if style.parallel and shape.has_mixer and shape.has_feed_forward:
             first = self.norm(x, width)

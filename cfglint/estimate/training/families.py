@@ -91,9 +91,9 @@ class Style:
     embed_scale: bool = False
     logit_cap: bool = False
     softmax_fp32: bool = True
+    """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
     sinks: bool = False
     """Eager attention puts a learned score beside each row before the softmax and cuts it off after (gpt-oss)."""
-    """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
     math_attention: bool = False
     """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
     score_cap: bool = False
@@ -101,6 +101,10 @@ class Style:
     """Queries multiplied by a constant before attention (OPT)."""
     position_bias: bool = False
     """T5's relative bias: a score-sized tensor that attention must add."""
+    causal_buffer: str = ""
+    """A square boolean mask of ``max_position_embeddings`` that the ``model`` or each ``layer`` holds as a buffer."""
+    alibi_mask: bool = False
+    """ALiBi of every head is written into one additive mask that all blocks share (Falcon-RW)."""
     upcast_loss: bool = True
     """The model's class converts logits to fp32 before the loss (T5 does not)."""
     own_loss: bool = False
@@ -111,6 +115,53 @@ class Style:
     """Every expert computes every token, weighted by the router (Llama 4 in transformers)."""
     residual_scale: bool = False
     """Sublayer outputs multiplied by a constant (Granite)."""
+
+
+FUSED_EXPERT_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
+    "qwen2_moe": {"gate_proj": "gate_up", "up_proj": "gate_up", "down_proj": "down"},
+    "mixtral": {"w1": "gate_up", "w3": "gate_up", "w2": "down"},
+}
+"""LoRA targets of one expert's layers that PEFT turns into the fused parameters of transformers 5, by naming pattern.
+
+peft 0.21 ``utils/transformers_weight_conversion.py``; the pattern of a model type is transformers 5.24's
+(``conversion_mapping.py``).
+"""
+
+_EXPERT_PATTERNS: Final[Mapping[str, str]] = {
+    "mixtral": "mixtral",
+    "minimax": "mixtral",
+    "minimax_m2": "mixtral",
+    **dict.fromkeys(
+        (
+            "qwen2_moe",
+            "qwen3_moe",
+            "qwen3_next",
+            "olmoe",
+            "flex_olmo",
+            "deepseek_v2",
+            "deepseek_v3",
+            "deepseek_v32",
+            "dots1",
+            "ernie4_5_moe",
+            "exaone_moe",
+            "glm4_moe",
+            "glm4_moe_lite",
+            "glm_moe_dsa",
+            "hunyuan_v1_moe",
+            "solar_open",
+        ),
+        "qwen2_moe",
+    ),
+}
+
+
+def fused_expert_targets(model_type: str, names: tuple[str, ...], everything: bool) -> frozenset[str]:
+    """The fused expert parameters that LoRA on these targets reaches: ``gate_up``, ``down``."""
+    pattern = FUSED_EXPERT_TARGETS.get(_EXPERT_PATTERNS.get(model_type, ""), {})
+    if everything:
+        return frozenset(pattern.values())
+    last = {name.rsplit(".", 1)[-1] for name in names}
+    return frozenset(fused for old, fused in pattern.items() if old in last)
 
 
 _LAYERNORM_PLAIN = Style(norm="layernorm", gated=False, activation="gelu_new", rotary=0.0)
@@ -129,6 +180,10 @@ STYLES: Final[Mapping[str, Style]] = {
     "olmo2": Style(norm="gemma", pre_norms=False, post_norms=True, qk_norm="full"),
     "olmo": Style(norm="layernorm32"),
     "gpt_oss": Style(norm="gemma", softmax_fp32=False, sinks=True, activation="clamped_glu"),
+    "apertus": Style(gated=False, activation="xielu", qk_norm="head"),
+    "arcee": Style(gated=False, activation="relu2"),
+    "minimax_m2": Style(qk_norm="full", rotary=0.5),
+    "glm4_moe": Style(rotary=0.5),
     "exaone4": Style(pre_norms=False, post_norms=True, qk_norm="head"),
     "llama4_text": Style(norm="gemma", all_experts=True),
     "bart": replace(_LAYERNORM_PLAIN, activation="gelu", softmax_fp32=False, packed_mask=False, upcast_loss=False),
@@ -154,8 +209,8 @@ STYLES: Final[Mapping[str, Style]] = {
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
     "gptj": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.25, gated=False, activation="gelu_new"),
     "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
-    "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", own_loss=True),
-    "gpt_neo": _LAYERNORM_PLAIN,
+    "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", own_loss=True, causal_buffer="model"),
+    "gpt_neo": replace(_LAYERNORM_PLAIN, causal_buffer="layer"),
     "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom", packed_mask=False),
     "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
     "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True, packed_mask=False),
@@ -202,6 +257,30 @@ _SAME: Final[Mapping[str, str]] = {
     "baichuan": "llama",
     "qwen": "llama",
     "qwen3_next": "qwen3",
+    "seed_oss": "llama",
+    "ernie4_5": "llama",
+    "ernie4_5_moe": "llama",
+    "dots1": "qwen3",
+    "hunyuan_v1_dense": "qwen3",
+    "hunyuan_v1_moe": "qwen3",
+    "mimo": "llama",
+    "internlm3": "llama",
+    "solar": "llama",
+    "flex_olmo": "olmo2",
+    "qwen2_vl": "llama",
+    "qwen2_5_vl": "llama",
+    "qwen2_5_omni": "llama",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_moe": "qwen3",
+    "mllama": "llama",
+    "idefics3": "llama",
+    "smolvlm": "llama",
+    "mistral3": "llama",
+    "ministral": "llama",
+    "ministral3": "llama",
+    "paligemma": "gemma",
+    "glm4v": "glm4",
+    "glm4v_moe": "glm4_moe",
 }
 
 _ACTIVATIONS: Final[Mapping[str, str]] = {
@@ -213,9 +292,17 @@ _ACTIVATIONS: Final[Mapping[str, str]] = {
     "gelu_fast": "gelu_new",
     "relu": "relu",
     "relu2": "relu2",
+    "xielu": "xielu",
     "quick_gelu": "quick_gelu",
     "gelu_10": "gelu",
 }
+
+
+_TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 @lru_cache(maxsize=256)
@@ -225,8 +312,13 @@ def _style(model_type: str) -> Style | None:
 
 def style_of(architecture: Architecture) -> tuple[Style, bool]:
     """The family's style with what the config itself says, and whether the family is known."""
-    found = _style(architecture.model_type)
     config = architecture.config
+    found = _style(architecture.model_type)
+    if found is None:
+        # a model of several parts computes its text as the family of its text part
+        parts = (config.get(name) for name in _TEXT_PARTS)
+        names = (part.get("model_type") for part in parts if isinstance(part, Mapping))
+        found = next((style for style in map(_style, filter(None, map(_word, names))) if style is not None), None)
     known = found is not None
     style = found or Style(
         norm="rmsnorm" if architecture.norm == "rmsnorm" else "layernorm",
@@ -248,10 +340,15 @@ def style_of(architecture: Architecture) -> tuple[Style, bool]:
     partial = config.get("partial_rotary_factor") or config.get("rotary_pct")
     if isinstance(partial, (int, float)) and style.rotary:
         changes["rotary"] = float(partial)
+    if config.get("use_qk_norm") is not None and not style.qk_norm:
+        changes["qk_norm"] = "head" if config.get("use_qk_norm") else ""
     if architecture.model_type == "gpt_neox" and config.get("use_parallel_residual") is False:
         changes["parallel"] = False
     if architecture.model_type == "falcon" and config.get("alibi"):
         changes["rotary"] = 0.0
+        changes["alibi_mask"] = True
+    if architecture.model_type == "falcon" and config.get("parallel_attn") is False:
+        changes["parallel"] = changes["one_norm"] = False
     if architecture.model_type == "falcon" and config.get("new_decoder_architecture"):
         changes["one_norm"] = False
         changes["math_attention"] = False

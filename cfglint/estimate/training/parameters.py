@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Tensor
-from cfglint.estimate.training.families import slots_of
+from cfglint.estimate.training.families import fused_expert_targets, slots_of
 from cfglint.estimate.training.plan import Plan
 
 
@@ -62,6 +62,7 @@ def count_parameters(
     if not architecture.tensors:
         return _from_total(architecture, plan, stop - start)
     targets = _targets(architecture, plan)
+    adapted = expert_adapters(architecture, plan)
     for tensor in architecture.tensors:
         per_layer = tensor.elements * tensor.count
         if tensor.stack == "decoder":
@@ -112,6 +113,12 @@ def count_parameters(
             if plan.dora:
                 found.adapter += on_rank(tensor, plan, rows * tensor.count * times)
             found.largest_adapter = max(found.largest_adapter, plan.lora_rank * max(rows, columns))
+        elif tensor.role == "expert" and _fused_slot(tensor) in adapted:
+            rows, columns = tensor.shape
+            # gate and up share one pair of factors of twice the rank
+            sides = columns + 2 * rows if _fused_slot(tensor) == "gate_up" else rows + columns
+            found.adapter += on_rank(tensor, plan, plan.lora_rank * sides * tensor.count * times)
+            found.largest_adapter = max(found.largest_adapter, plan.lora_rank * sides * tensor.count / 2)
         if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
             found.saved_modules += elements
     return found
@@ -154,6 +161,18 @@ def separate_experts(plan: Plan) -> bool:
     return not fused or bool(
         plan.quantization and plan.quantization.startswith(("gptq", "awq", "fp8", "mxfp4", "nvfp4"))
     )
+
+
+def expert_adapters(architecture: Architecture, plan: Plan) -> frozenset[str]:
+    """The fused expert parameters (``gate_up``, ``down``) that carry adapters in transformers 5."""
+    if not plan.adapter or separate_experts(plan):
+        return frozenset()
+    return fused_expert_targets(architecture.model_type, plan.lora_names, plan.lora_all_linear)
+
+
+def _fused_slot(tensor: Tensor) -> str:
+    found = slots_of((tensor.module,))
+    return "down" if "down" in found else "gate_up" if found & {"gate", "up", "gate_up"} else ""
 
 
 ATTENTION_SLOTS: Final = frozenset({"q", "k", "v", "qkv", "o"})

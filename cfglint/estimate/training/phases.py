@@ -59,6 +59,16 @@ def walk(
     for run in activations.runs:
         f = run.footprint
         own = run.kept or f.input  # offloaded activations are on the device while their block runs
+        if windows.copied_blocks:
+            copied = windows.outer_buffer + windows.block * 2 if not passed else windows.block * windows.copied_blocks
+            before = windows.block * passed if not windows.reshard else 0.0
+            consider(
+                "forward",
+                gradients=held,
+                activations=done + f.input,
+                gathered=windows.outer + copied + before,
+                casts=casts,
+            )
         passed += run.count
         gathered = windows.outer + windows.block * windows.forward_blocks
         if not windows.reshard:
@@ -90,6 +100,14 @@ def walk(
     sharded = windows.unsharded_gradients
     outer_gradient = windows.outer_gradient if head is not None else 0.0
     if head is not None:
+        if windows.reshard and windows.outer_buffer:
+            consider(
+                "backward",
+                gradients=held,
+                activations=kept + (head.input if head.saves_input else 0.0),
+                logits=head.saved,
+                gathered=windows.outer + windows.outer_buffer,
+            )
         consider(
             "backward",
             gradients=held,
@@ -102,7 +120,7 @@ def walk(
     for run in reversed(activations.runs):
         f = run.footprint
         backward = f.backward_accumulating if accumulating and not sharded else f.backward
-        for position in sorted({0, run.count - 1}):
+        for position in sorted({0, min(1, run.count - 1), run.count - 1}):
             alive = left - run.kept * position
             if windows.keeps_inputs:
                 alive = kept + (kept - left) + run.kept * position
@@ -120,7 +138,8 @@ def walk(
                 activations=inner,
                 logits=head.held if head is not None else 0.0,
                 gathered=gathered,
-                reduce=windows.reduce + outer_gradient,
+                # the last block has none behind it whose gradients could be on their way
+                reduce=outer_gradient + (windows.reduce if remaining - position < layers else 0.0),
             )
         left -= run.kept * run.count
         remaining -= run.count

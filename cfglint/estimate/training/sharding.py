@@ -1,8 +1,9 @@
 """What sharding adds on top of the shards: gathered parameters, prefetch, reduction buffers.
 
 FSDP2 as in torch 2.13 ``torch/distributed/fsdp/_fully_shard`` (blocks wrapped one by one, the rest in a root group):
-a gathered block is its parameters plus the flat all-gather buffer, which is held until the next gather; backward
-prefetches the next block's buffer and holds the reduce-scatter input of the block before.
+a gathered block is its parameters plus the flat all-gather buffer, which is held until the next group was copied out of
+its own (``FSDPParamGroup.wait_for_unshard``); backward gathers the root group again, prefetches the next block's buffer and
+holds the reduce-scatter input of the block before.
 
 FSDP1 (``torch/distributed/fsdp/_runtime_utils.py``): one flat parameter per block; frozen blocks register hooks on
 their inputs to know when to reshard, and these hold the recomputed blocks' inputs, with the gradients that reentrant
@@ -33,8 +34,12 @@ class Windows:
 
     outer: float = 0.0
     """Gathered parameters outside the blocks."""
+    outer_buffer: float = 0.0
+    """The flat all-gather buffer of the outer group: there until the next group was copied out of its own."""
     block: float = 0.0
     """One block's gathered parameters."""
+    copied_blocks: float = 0.0
+    """Blocks' worth of parameters and buffers while one block is copied out of its buffer, the one before still held."""
     forward_blocks: float = 0.0
     """Blocks' worth of parameters and buffers while one block runs forward."""
     head_blocks: float = 0.0
@@ -76,17 +81,22 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
         whole = states.trainable * (stored if plan.adapter else gathered)
     experts = parameters.experts * expert_padding(plan, parameters)
     block = (parameters.linear * packed + experts + parameters.rest) / layers
+    # only what is trained has gradients to reduce
+    trained = states.trainable / layers if plan.adapter else block
+    outer_trained = 0.0 if plan.adapter else outer
     if plan.sharding == "fsdp2":
         return Windows(
             outer=outer * gathered,
+            outer_buffer=outer * gathered,
             block=block * gathered,
+            copied_blocks=3,
             forward_blocks=2,
             head_blocks=1,
             backward_blocks=2 if plan.reshard else 0,
             reshard=plan.reshard,
-            reduce=block * reduced,
-            outer_gradient=(parameters.head or parameters.embedding) * gathered,
-            outer_reduce=outer * reduced,
+            reduce=trained * reduced,
+            outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
+            outer_reduce=outer_trained * reduced,
             unsharded_gradients=not plan.adapter,
             whole_gradients=whole,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
+from cfglint.estimate.training.families import style_of
 from cfglint.estimate.training.formats import format_of
 from cfglint.estimate.training.optimizers import OptimizerKind, optimizer_kind
 from cfglint.estimate.training.parameters import Parameters
@@ -93,6 +94,17 @@ def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
     return base + frozen + (trainable * stored if plan.adapter else max(0.0, trainable - p.base) * stored)
 
 
+def _buffers(plan: Plan) -> float:
+    """Bytes of the causal masks that a model's class keeps as buffers (transformers 5.24, GPTBigCode and GPT-Neo)."""
+    architecture = plan.architecture
+    if architecture is None or not plan.profile.modeling:
+        return 0.0
+    where = style_of(architecture)[0].causal_buffer
+    stated = (architecture.config.get(name) for name in ("max_position_embeddings", "n_positions"))
+    positions = next((value for value in stated if isinstance(value, int)), 0)
+    return float(positions**2) * {"model": 1, "layer": architecture.num_hidden_layers}.get(where, 0)
+
+
 def _workspace(plan: Plan, p: Parameters, kind: OptimizerKind, stepped: float, size: float) -> float:
     """What ``step()`` makes beside states and gradients; ``stepped`` parameters of ``size`` bytes on this rank."""
     if kind.workspace == "foreach":
@@ -125,7 +137,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     if kind.embeddings_fp32 and not plan.adapter and plan.profile.modeling:
         optimizer += p.embedding * (8 - kind.block_bytes)
     states = States(
-        weights=whole * (partition_share(plan, p, weights=True) if plan.shards_weights else 1.0),
+        weights=whole * (partition_share(plan, p, weights=True) if plan.shards_weights else 1.0) + _buffers(plan),
         masters=trainable * 4 * part if mastered else 0.0,
         gradients=trainable * gradient * (part if plan.shards_gradients else 1.0),
         optimizer=optimizer * part,

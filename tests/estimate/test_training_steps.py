@@ -1,0 +1,42 @@
+"""Steps that ``benchmarks/fresh_oracle.py`` drew and the oracle measured: one for each kind of fault that they showed.
+
+``training_steps.json`` beside this file: jobs of transformers 5.24, models cut to four layers, with the measured peak of live
+tensors. Whoever mends another kind adds its step.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfglint.catalog.architecture import architecture_from_config
+from cfglint.dialects.cfglint_job import state
+from cfglint.estimate.result import GIB
+from cfglint.estimate.training import estimate_training
+from cfglint.jobs.facts import SettingOrigin
+from cfglint.jobs.hardware import resolve_hardware
+from cfglint.jobs.job import ModelFacts, TrainingJob
+
+STEPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("training_steps.json").read_text("utf-8"))
+
+
+def training_job(mapping: dict[str, Any]) -> TrainingJob:
+    job = TrainingJob(mapping["name"])
+    for key, value in mapping.items():
+        if key != "name":
+            state(job, key, value, SettingOrigin("steps", key))
+    job.hardware = resolve_hardware(job)
+    origin = SettingOrigin("steps", "model")
+    job.model = ModelFacts("inline", architecture_from_config(mapping["model"]), "the job file", origin)
+    return job
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step["job"]["name"])
+def test_a_measured_step(step: dict[str, Any]) -> None:
+    found = estimate_training(training_job(step["job"])).memory.allocated
+    assert found is not None
+    assert found.expected / GIB == pytest.approx(step["allocated_gib"], rel=0.01)
+    assert found.low < step["allocated_gib"] * GIB < found.high
