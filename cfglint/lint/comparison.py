@@ -67,9 +67,8 @@ class FindingChanges:
 
     @property
     def raised(self) -> list[Finding]:
-        """Findings that are new, and those that have become more severe."""
-        harder = (now for was, now in self.reworded if SEVERITY_ORDER[now.severity] > SEVERITY_ORDER[was.severity])
-        return [*self.added, *harder]
+        """Findings that are new, and those that have become more severe or speak of more keys."""
+        return [*self.added, *(now for was, now in self.reworded if _is_more(was, now))]
 
 
 @dataclass(eq=False)
@@ -161,6 +160,17 @@ def compare(before: RunResult, after: RunResult) -> Comparison:
     _assign(comparison)
     changes.sort(key=_urgency)
     return comparison
+
+
+def _is_more(was: Finding, now: Finding) -> bool:
+    if SEVERITY_ORDER[now.severity] > SEVERITY_ORDER[was.severity]:
+        return True
+    # one finding may name several keys of a file; places of a job's finding are only where its numbers come from
+    return now.job is None and not _keys(now) <= _keys(was)
+
+
+def _keys(finding: Finding) -> set[str]:
+    return {_INDEX.sub("[]", route_text(place.route)) for place in finding.places}
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------

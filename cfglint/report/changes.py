@@ -128,13 +128,18 @@ def change_words(change: FactChange, arrow: str = "→") -> str:
     return f"{value_words(before)} {arrow} {value_words(after)}"
 
 
-def place_words(change: FactChange) -> str:
-    """Where the value stands, or stood, and the file's own name for it where it is another."""
+def place_words(change: FactChange, own: Sequence[str] = ()) -> str:
+    """Where the value stands, or stood, and the file's own name for it where it is another. In ``own`` files, the line."""
     same = change.key.lstrip("-").replace("-", "_") in ("", change.name)
-    own = "" if same else f" {harmless(change.key)}"
+    name = "" if same else f" {harmless(change.key)}"
     if _LINE.search(change.place) or not change.was:
-        return f"{harmless(change.place)}{own}"
-    return ", ".join(filter(None, (harmless(change.place), f"was {harmless(change.was)}{own}")))
+        return f"{_short(change.place, own)}{name}"
+    return ", ".join(filter(None, (harmless(change.place), f"was {_short(change.was, own)}{name}")))
+
+
+def _short(place: str, own: Sequence[str]) -> str:
+    path, _, line = place.rpartition(":")
+    return f"line {line}" if path in own else harmless(place)
 
 
 def memory_words(change: JobChange, arrow: str = "→") -> str:
@@ -149,6 +154,8 @@ def memory_words(change: JobChange, arrow: str = "→") -> str:
         return f"{_span(after or before)}{of}"
     if before is not None and after is not None and _span(before) == _span(after):
         return f"{_span(after)}{of}, as before"
+    if _expected(before) == _expected(after):
+        return f"{_span(before)} {arrow} {_span(after)}{of}"
     return f"{_expected(before)} {arrow} {_span(after)}{of}"
 
 
@@ -289,7 +296,7 @@ def _job_text(change: JobChange, made: Comparison, paint: Paint, arrow: str) -> 
     kind = "training" if job.kind == "train" else "serving"
     new = ", new" if change.before is None else ""
     lines = [f"{paint('bold', name)}  {kind}, {' + '.join(job.dialects)}{new}{_verdict(change, paint, arrow, '  ')}"]
-    lines += _fact_lines(change.facts, arrow)
+    lines += _fact_lines(change.facts, arrow, _own_files(change))
     rows = [("memory per GPU", text)] if (text := memory_words(change, arrow)) else []
     lines += [f"  {label:<{LABEL}}{text}" for label, text in (*rows, *figures(change, arrow))]
     return [*lines, *_finding_lines(change.findings, made, paint)]
@@ -299,8 +306,13 @@ LABEL: Final = 16
 """Columns of a row's label."""
 
 
-def _fact_lines(facts: Sequence[FactChange], arrow: str) -> list[str]:
-    rows = [(harmless(f.name), change_words(f, arrow), place_words(f)) for f in facts]
+def _own_files(change: JobChange) -> list[str]:
+    """The file that a job is named after, as it was called and is called."""
+    return [side.documents[0] for side in (change.before, change.after) if side is not None and side.documents]
+
+
+def _fact_lines(facts: Sequence[FactChange], arrow: str, own: Sequence[str] = ()) -> list[str]:
+    rows = [(harmless(f.name), change_words(f, arrow), place_words(f, own)) for f in facts]
     name = max((columns(r[0]) for r in rows), default=0)
     value = max((columns(r[1]) for r in rows), default=0)
     return [
@@ -382,11 +394,13 @@ def _job_row(change: JobChange) -> str:
     name = f"`{_code(change.job.name)}`"
     if change.renamed and change.before is not None:
         name = f"`{_code(change.before.name)}` → {name}"
+    own = _own_files(change)
     if change.status in ("added", "removed", "renamed"):
         what = {"added": "new", "removed": "gone", "renamed": "renamed"}[change.status]
     else:
         what = "<br>".join(
-            f"`{_code(f.name)}` {_cell(change_words(f))}" + (f" ({_cell(place)})" if (place := place_words(f)) else "")
+            f"`{_code(f.name)}` {_cell(change_words(f))}"
+            + (f" ({_cell(place)})" if (place := place_words(f, own)) else "")
             for f in change.facts
         )
     verdict = "" if set(change.verdicts) <= {"unknown", None} else verdict_words(change)

@@ -158,7 +158,7 @@ def test_a_larger_micro_batch(repo: Path, diff: Diff, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("→ work tree: 1 job changes, 2 are as before; " + lines[0].rsplit("; ", 1)[1])
     assert lines[2].startswith("configs/sft.yaml  training, axolotl + deepspeed")
-    assert lines[3] == "  micro_batch_size  4 → 8  configs/sft.yaml:4"
+    assert lines[3] == "  micro_batch_size  4 → 8  line 4"
     assert lines[4].startswith(f"  memory per GPU  {before:.1f} → {after:.1f} GiB (")
     assert lines[5] == "  batch           128 → 256 sequences, 524,288 → 1,048,576 tokens per step"
 
@@ -465,7 +465,7 @@ def test_markdown(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
         lines[0].startswith("**cfglint**, main (") and "1 job changes, 1 is new, 2 are as before; 1 error" in lines[0]
     )
     assert lines[2] == "| job | changes | memory per GPU | verdict | and |"
-    assert lines[4].startswith("| `serve/llama.sh` | `tensor_parallel_size` 4 → 2 (serve/llama.sh:2) | ")
+    assert lines[4].startswith("| `serve/llama.sh` | `tensor_parallel_size` 4 → 2 (line 2) | ")
     assert "| **fits → KV cache too small** |" in lines[4]
     assert lines[5].startswith("| `configs/a\\|b'c.yaml` | new |")
     assert any(line.startswith("| new error | MEM102 | `serve/llama.sh:2` | ") for line in lines)
