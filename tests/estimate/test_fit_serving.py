@@ -104,3 +104,46 @@ def test_each_engine_answers() -> None:
         assert found.fits, engine
         assert found.max_model_len is not None and found.max_model_len.fits >= 8192, engine
         assert any(on.stated and on.gpus == 1 for on in found.accelerators), engine
+
+
+@pytest.mark.parametrize("engine", ["sglang", "lmdeploy"])
+def test_the_largest_length_is_bounded_by_the_pool_where_the_engine_starts_all_the_same(engine: str) -> None:
+    """SGLang warns and LMDeploy cuts the length: what fits is still what the pool holds, and more ranks hold it all."""
+    wide = {**LLAMA_8B, "num_hidden_layers": 96}
+    made = fit(job_of(wide, "L40S", framework=engine, framework_version="0.5.9", max_model_len=131072))
+    base = made.base.serving
+    assert base is not None and base.kv_tokens is not None and made.max_model_len is not None
+    assert made.max_model_len.fits <= made.max_model_len.expected <= base.kv_tokens.expected < 131072
+    assert made.tensor_parallel is not None
+    assert made.tensor_parallel.facts["tensor_parallel_size"] > 1
+    for row in made.accelerators:
+        serving = row.estimate.serving
+        assert serving is not None and serving.kv_tokens is not None
+        assert serving.kv_tokens.expected >= 131072
+
+
+def test_llamacpp_is_offered_a_shorter_context_and_its_own_cache_type() -> None:
+    facts = {
+        "framework": "llama.cpp",
+        "framework_version": "b8000",
+        "quantization": "gguf-Q4_K_M",
+        "max_model_len": 262144,
+    }
+    made = fit(job_of({**LLAMA_8B, "max_position_embeddings": 262144}, "RTX-4090", **facts))
+    assert not made.fits
+    offered = {name: value for change in made.changes for name, value in change.facts.items()}
+    assert 65536 < offered["max_model_len"] < 262144
+    assert offered.get("kv_cache_dtype", "q8_0") == "q8_0"
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "value"),
+    [("vllm", "kv_cache_dtype", "fp8"), ("sglang", "kv_cache_dtype", "fp8_e4m3"), ("tgi", "kv_cache_dtype", "fp8_e4m3fn"), ("lmdeploy", "quant_policy", 8)],
+)  # fmt: skip
+def test_a_cache_of_eight_bits_by_the_engines_own_name(engine: str, name: str, value: object) -> None:
+    from cfglint.estimate.serving import serving_levers
+
+    job = job_of(LLAMA_8B, "L40S", framework=engine, framework_version="0.9.2" if engine == "lmdeploy" else "3.3.0")
+    levers = {lever[0]: lever for lever in serving_levers(job)}
+    assert levers[name][1] == value
+    assert "holds" in levers[name][3]

@@ -10,6 +10,7 @@ from cfglint.estimate.fit.result import FITTING, Change, Fit, Largest, OnAcceler
 from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, on_hardware
+from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import serving_levers
 from cfglint.jobs.job import ServingJob
 
@@ -60,8 +61,9 @@ def _largest_length(job: ServingJob, what_if: WhatIf, limit: int | None) -> Larg
 
     def fails(verdicts: tuple[str, ...]) -> Any:
         def test(n: int) -> float:
-            verdict = what_if.estimate({"max_model_len": n * LENGTH_STEP}).memory.verdict
-            return 0.0 if verdict in verdicts else 1.0
+            length = n * LENGTH_STEP
+            made = what_if.estimate({"max_model_len": length})
+            return 0.0 if made.memory.verdict in verdicts and _holds(made, length) else 1.0
 
         return test
 
@@ -76,6 +78,23 @@ def _largest_length(job: ServingJob, what_if: WhatIf, limit: int | None) -> Larg
     return Largest(fits * LENGTH_STEP, max(fits, expected) * LENGTH_STEP, bounded=fits >= steps and not limit)
 
 
+def _holds(estimate: Estimate, length: int) -> bool:
+    """Whether one request of ``length`` tokens is expected to fit, also where the engine would start without."""
+    serving = estimate.serving
+    if (
+        serving is None or serving.max_model_len is None or serving.engine == "llama.cpp"
+    ):  # which takes what is asked for
+        return True
+    return serving.max_model_len >= length
+
+
+def _starts_and_holds(job: ServingJob, estimate: Estimate) -> bool:
+    stated = job.value("max_model_len")
+    known = job.architecture.max_position_embeddings if job.architecture is not None else None
+    length = stated if isinstance(stated, int) and not isinstance(stated, bool) else known
+    return estimate.memory.verdict in FITTING and (length is None or _holds(estimate, min(length, known or length)))
+
+
 def _levers(job: ServingJob, what_if: WhatIf, length: Largest | None) -> Iterator[Change]:
     found = []
     for name, value, freed, note in serving_levers(job):
@@ -84,6 +103,16 @@ def _levers(job: ServingJob, what_if: WhatIf, length: Largest | None) -> Iterato
         if name == "max_model_len" and length is not None and (length.fits or length.expected):
             value, note = length.fits or length.expected, "the longest that fits"
         found.append(_change(job, what_if, name, value, freed, note))
+    stated = job.value("max_model_len")
+    shorter = length.fits or length.expected if length is not None else 0
+    if (
+        shorter
+        and what_if.estimate().memory.verdict not in FITTING
+        and not any("max_model_len" in change.facts for change in found)
+        and isinstance(stated, int)
+        and shorter < stated
+    ):
+        found.append(_change(job, what_if, "max_model_len", shorter, None, "the longest that fits"))
     yield from sorted(found, key=lambda c: (c.verdict not in FITTING, c.changes_training_result, -(c.freed or 0)))
 
 
@@ -91,8 +120,10 @@ def _change(job: ServingJob, what_if: WhatIf, name: str, value: Any, freed: floa
     cost, alters = COSTS.get(name, ("", False))
     facts = {name: value}
     made = what_if.estimate(facts)
-    words = note.removeprefix(f"{name}: {value} ").removeprefix(f"{name} ")
-    return Change(words or f"{name}: {value}", facts, settings_for(job, facts) or (), made, alters, cost, freed=freed)
+    settings = settings_for(job, facts) or ()
+    # Where the format's own key is shown the words need not name it.
+    words = note.removeprefix(f"{name}: {value} ").removeprefix(f"{name} ") if settings else note
+    return Change(words or f"{name}: {value}", facts, settings, made, alters, cost, freed=freed)
 
 
 def _stacked(job: ServingJob, what_if: WhatIf, levers: list[Change]) -> Iterator[Change]:
@@ -138,7 +169,7 @@ def _tensor_parallel(job: ServingJob, what_if: WhatIf) -> Change | None:
         return None
     for size in tensor_sizes(job):
         made = what_if.estimate({"tensor_parallel_size": size})
-        if made.memory.verdict in FITTING:
+        if _starts_and_holds(job, made):
             gpus = size * _stages(job)
             note = f"the smallest that fits: {gpus} GPU{'s' if gpus > 1 else ''}"
             return _change(job, what_if, "tensor_parallel_size", size, None, note)
@@ -157,7 +188,7 @@ def _smallest(job: ServingJob, what_if: WhatIf) -> tuple[list[OnAccelerator], li
             gpus, nodes = _nodes(size * stages)
             facts = {"tensor_parallel_size": size} if splits else {}
             made = what_if.estimate(facts, on_hardware(job, accelerator, gpus, nodes))
-            if made.memory.verdict in FITTING:
+            if _starts_and_holds(job, made):
                 change = None
                 if splits and size != (job.value("tensor_parallel_size") or 1):
                     change = Change(f"tensor_parallel_size: {size}", facts, settings_for(job, facts) or (), made)

@@ -19,7 +19,7 @@ KERNEL_BLOCK, LATENT_KERNEL_BLOCK = 16, 64
 HybridAttentionMambaModelConfig)."""
 
 _DTYPE_BYTES = {
-    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
+    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e4m3fn": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
     "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32, "int4": 0.5, "nvfp4": 0.5625, "fp4": 0.5625, "fp4_e2m1": 0.5625,
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "f16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "f32": 4.0, "float32": 4.0, "float": 4.0,
 }  # fmt: skip

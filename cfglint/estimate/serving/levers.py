@@ -17,6 +17,11 @@ LOWER_SEQUENCES = (256, 128, 64, 32)
 LOWER_BATCHED_TOKENS = (8192, 4096, 2048)
 HIGH_UTILIZATION = 0.95
 TENSOR_SIZES = (1, 2, 4, 8, 16)
+EIGHT_BIT_CACHE: dict[str, tuple[str, Any]] = {
+    "sglang": ("kv_cache_dtype", "fp8_e4m3"), "tgi": ("kv_cache_dtype", "fp8_e4m3fn"), "lmdeploy": ("quant_policy", 8),
+    "llama.cpp": ("kv_cache_dtype", "q8_0"),
+}  # fmt: skip
+"""The setting that keeps keys and values in 8 bits, where it is not vLLM's ``kv_cache_dtype: fp8``."""
 LENGTH_STEP, LONG_STEP = 1024, 4096
 """Lengths are offered in steps of the first, from four times the second on in steps of the second."""
 LEAST_LENGTH = 4096
@@ -81,7 +86,8 @@ def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
                     f"enforce_eager frees {graph / GIB:.1f} GiB of CUDA graphs, and decodes slower",
                 )
             )
-    eight = estimate_serving(with_facts(job, kv_cache_dtype="fp8"))
+    name, value = EIGHT_BIT_CACHE.get(str(job.value("framework")).lower(), ("kv_cache_dtype", "fp8"))
+    eight = estimate_serving(with_facts(job, **{name: value}))
     before, after = base.serving, eight.serving
     if (
         _reads_fp8_cache(job)
@@ -95,14 +101,16 @@ def _memory_levers(job: ServingJob, base: Estimate) -> list[Lever]:
         share = 1 - after.kv_bytes_per_token / before.kv_bytes_per_token
         if share > 0.1 and before.kv_cache.expected > 0:
             tokens = after.kv_tokens.expected if after.kv_tokens else 0
-            levers.append((
-                "kv_cache_dtype", "fp8", share * before.kv_cache.expected,
-                f"kv_cache_dtype: fp8 holds {tokens:,.0f} tokens instead of {before.kv_tokens.expected:,.0f}",
-            ))  # fmt: skip
+            held = f"holds {tokens:,.0f} tokens instead of {before.kv_tokens.expected:,.0f}"
+            if tokens == before.kv_tokens.expected and after.kv_cache is not None:  # the context is fixed
+                held = f"takes {after.kv_cache.expected / GIB:.1f} GiB instead of {before.kv_cache.expected / GIB:.1f}"
+            levers.append((name, value, share * before.kv_cache.expected, f"{name}: {value} {held}"))
     return levers
 
 
 def _reads_fp8_cache(job: ServingJob) -> bool:
+    if str(job.value("framework")).lower() in ("lmdeploy", "llama.cpp"):
+        return True  # integers, which every device reads
     capabilities = [gpu.compute_capability for gpu in job.hardware.candidates]
     return all(capability is None or capability >= FP8_CACHE_CAPABILITY for capability in capabilities)
 
@@ -158,7 +166,7 @@ def helps_for_length(job: ServingJob) -> list[str]:
     words = [shorter[3]] if shorter is not None and not stated else []
     levers = {lever[0]: lever for lever in _memory_levers(job, base)}
     facts: dict[str, Any] = {}
-    for name in ("gpu_memory_utilization", "kv_cache_dtype"):
+    for name in ("gpu_memory_utilization", "kv_cache_dtype", "quant_policy"):
         lever = levers.get(name)
         if lever is None:
             continue
