@@ -10,7 +10,7 @@ from typing import Any
 
 from cfglint.catalog import data
 from cfglint.catalog.accelerators import Accelerator, find_accelerators, parse_gpu
-from cfglint.catalog.instances import find_instance
+from cfglint.catalog.instances import find_instance, instances
 
 INSTANCE_TYPE_KEYS = frozenset(
     {
@@ -19,6 +19,8 @@ INSTANCE_TYPE_KEYS = frozenset(
     }
 )  # fmt: skip
 """Labels whose value is a cloud instance type."""
+
+INSTANCE_FAMILY_KEY = "karpenter.k8s.aws/instance-family"
 
 PRODUCT_KEYS = frozenset(
     {"nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.nvidia.com/class", "gpu.nvidia.com/model"}
@@ -53,6 +55,8 @@ def read_label(key: str, value: str) -> LabelMatch | None:
     value = value.strip()
     if key in INSTANCE_TYPE_KEYS:
         return _from_instance(value)
+    if key == INSTANCE_FAMILY_KEY:
+        return _from_family(value)
     if key == "slurm.gres":
         return _from_gres(value)
     share = ""
@@ -86,7 +90,9 @@ def ids(accelerators: tuple[Accelerator, ...]) -> list[str]:
 
 def known_keys() -> frozenset[str]:
     """Every key that ``read_label`` understands."""
-    return frozenset(key for key, _ in _rows()) | INSTANCE_TYPE_KEYS | PRODUCT_KEYS | {"slurm.gres"}
+    return (
+        frozenset(key for key, _ in _rows()) | INSTANCE_TYPE_KEYS | PRODUCT_KEYS | {"slurm.gres", INSTANCE_FAMILY_KEY}
+    )
 
 
 def _from_instance(value: str) -> LabelMatch | None:
@@ -94,6 +100,14 @@ def _from_instance(value: str) -> LabelMatch | None:
     if instance is None:
         return None
     return LabelMatch(instance.accelerators, instance.gpu, instance.count, "", "", instance.source)
+
+
+def _from_family(value: str) -> LabelMatch | None:
+    """The accelerator that all instance types of a family have (``g6e``); how many differs with the size."""
+    rows = [row for row in instances() if row.name.startswith(f"{value}.") and not row.fractional]
+    if not rows or len({row.gpu for row in rows}) != 1:
+        return None
+    return LabelMatch(rows[0].accelerators, rows[0].gpu, None, "", "", rows[0].source)
 
 
 def _from_gres(value: str) -> LabelMatch | None:

@@ -8,6 +8,7 @@ from typing import Any
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import expanded
 from cfglint.dialects.carriers.kubernetes import environment, script_commands, words_of
+from cfglint.dialects.carriers.shell import visible_devices
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, Span, at
 from cfglint.source.shell import Word, parse_shell
@@ -53,7 +54,7 @@ def launches(document: Document) -> Iterator[Launch]:
                     name=name,
                     container=service,
                     context=dict(context),
-                    gpus=_gpu_count(document, route, service),
+                    gpus=_visible(document, route, variables) or _gpu_count(document, route, service),
                     host_memory=_memory_limit(document, route, service),
                 )
             )
@@ -87,12 +88,25 @@ def _unescaped(word: Word) -> Word:
     return Word(word.text.replace("$$", "$"), word.raw, word.span, word.known, word.quoted)
 
 
+def _visible(document: Document, route: Route, variables: dict[str, Word]) -> tuple[int, FileOrigin] | None:
+    """What the service's environment leaves it of the devices it is given."""
+    found = visible_devices(variables, "NVIDIA_VISIBLE_DEVICES")
+    if found is None:
+        return None
+    count, variable, word = found
+    return count, FileOrigin(document, (*route, "environment", variable), word.span, word.span)
+
+
 def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int, FileOrigin] | None:
-    devices = at(service, "deploy", "resources", "reservations", "devices")
+    """Devices that a service reserves, by number or by id, or asks for with ``gpus``; ``all`` leaves the number open."""
+    inner: Route = ("deploy", "resources", "reservations", "devices")
+    devices = at(service, *inner)
+    if devices is None:
+        inner, devices = ("gpus",), service.get("gpus")
     for i, device in enumerate(devices.items if isinstance(devices, Sequence) else []):
         if not isinstance(device, Mapping):
             continue
-        where = (*route, "deploy", "resources", "reservations", "devices", i)
+        where = (*route, *inner, i)
         ids = device.entry("device_ids")
         if ids is not None and isinstance(ids.value, Sequence):
             if any("$" in getattr(item, "raw", "") for item in ids.value.items):

@@ -276,16 +276,26 @@ def _gpu_label(document: Document, route: Route, spec: Mapping) -> tuple[str, Fi
                 if gpu is not None:
                     return gpu, FileOrigin(document, (*pod, "nodeSelector", name), entry.key.span, entry.value.span)
     terms = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    if isinstance(terms, Sequence) and len(terms.items) == 1:
-        expressions = at(terms.items[0], "matchExpressions")
-        for expression in expressions.items if isinstance(expressions, Sequence) else []:
-            values = at(expression, "values")
-            if value_at(expression, "operator") == "In" and isinstance(values, Sequence) and len(values.items) == 1:
-                value = values.items[0]
-                if isinstance(value, Scalar):
-                    gpu = accelerator_label(str(value_at(expression, "key")), value)
-                    if gpu is not None:
-                        return gpu, FileOrigin(document, (*pod, "affinity"), value.span, value.span)
+    found = [_of_term(term) for term in terms.items] if isinstance(terms, Sequence) else []
+    named = {pair[0] for pair in found if pair is not None}
+    if len(named) != 1 or None in found:
+        return None  # of several nodes a pod may go to, not all are known to have the same accelerator
+    first = next(pair for pair in found if pair is not None)
+    return first[0], FileOrigin(document, (*pod, "affinity"), first[1].span, first[1].span)
+
+
+def _of_term(term: Node) -> tuple[str, Node] | None:
+    """The accelerator of the nodes that a selector term allows, where all of them have the same."""
+    expressions = at(term, "matchExpressions")
+    for expression in expressions.items if isinstance(expressions, Sequence) else []:
+        values = at(expression, "values")
+        if value_at(expression, "operator") != "In" or not isinstance(values, Sequence) or not values.items:
+            continue
+        key = str(value_at(expression, "key"))
+        gpus = {accelerator_label(key, item) if isinstance(item, Scalar) else None for item in values.items}
+        gpu = gpus.pop() if len(gpus) == 1 else None
+        if gpu is not None:
+            return gpu, values.items[0] if len(values.items) == 1 else values
     return None
 
 

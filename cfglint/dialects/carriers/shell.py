@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import STARTERS, basename, expanded
@@ -30,10 +30,9 @@ def launches(document: Document) -> Iterator[Launch]:
             continue
         environment = {**command.environment, **command.assignments}
         gpus = slurm.gpus
-        visible = environment.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None and visible.known and re.fullmatch(r"\d+(,\d+)*,?", visible.text.strip()):
-            count = len([d for d in visible.text.split(",") if d.strip()])
-            gpus = (count, origin_of(document, visible, "CUDA_VISIBLE_DEVICES"))
+        visible = visible_devices(environment)
+        if visible is not None:
+            gpus = (visible[0], origin_of(document, visible[2], visible[1]))
         yield from expanded(
             Launch(
                 words=list(command.words),
@@ -49,6 +48,19 @@ def launches(document: Document) -> Iterator[Launch]:
                 context={"slurm": slurm} if script.directives else {},
             )
         )
+
+
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+_DEVICES = re.compile(r"(?:\d+|GPU-[0-9a-fA-F-]+)(?:\s*,\s*(?:\d+|GPU-[0-9a-fA-F-]+))*,?")
+
+
+def visible_devices(environment: Mapping[str, Word], *also: str) -> tuple[int, str, Word] | None:
+    """How many devices a program sees, by which variable: their numbers or UUIDs; None where no variable says."""
+    for variable in (*VISIBLE_DEVICES, *also):
+        word = environment.get(variable)
+        if word is not None and word.known and _DEVICES.fullmatch(word.text.strip()):
+            return len([device for device in word.text.split(",") if device.strip()]), variable, word
+    return None
 
 
 ARGUMENT_LIST = "argument-list"
@@ -90,6 +102,8 @@ class SlurmHeader:
         options = list(_slurm_options(directives))
         total: tuple[int, FileOrigin] | None = None
         per_task: tuple[int, FileOrigin] | None = None
+        per_cpu: tuple[int, FileOrigin] | None = None
+        cpus: int | None = None
         for name, value, word in options:
             origin = FileOrigin(document, (f"SBATCH --{name}",), word.span, word.span)
             if name in ("gres", "gpus-per-node", "gpus-per-task", "gpus", "G"):
@@ -113,6 +127,13 @@ class SlurmHeader:
                 size = memory_bytes(value, default_unit="M")
                 if size:
                     self.memory = (size, origin)
+            elif name == "mem-per-cpu":
+                size = memory_bytes(value, default_unit="M")
+                per_cpu = (size, origin) if size else None
+            elif name in ("cpus-per-task", "c") and value.isdigit():
+                cpus = int(value)
+        if per_cpu is not None and self.memory is None and cpus and self.tasks_per_node:
+            self.memory = (per_cpu[0] * cpus * self.tasks_per_node, per_cpu[1])
         if per_task is not None and self.gpus is None and self.tasks_per_node:
             self.gpus = (per_task[0] * self.tasks_per_node, per_task[1])
         if total is not None and self.gpus is None:
