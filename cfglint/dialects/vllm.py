@@ -215,7 +215,8 @@ class VllmDialect(Dialect):
         if launch.host_memory is not None:
             reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
         own_script = (started := program(launch.words)) is not None and bool(SERVER_SCRIPT.match(basename(started.name)))
-        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2 or own_script:
+        own_image = "docker" in launch.context and launch.image is not None and words is launch.words
+        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2 or own_script or own_image:
             yield reading
 
 

@@ -86,7 +86,10 @@ class ValueOfSwitch(Rule):
                     gap = next((s for s in sorted(left_over) if s >= after), None)
                     if gap is not None and not text[after:gap].strip("\"' \t,\\\r\n-"):
                         word = left_over[gap].text
-                elif str(value.value).lower() in WORDS:
+                elif str(value.value).lower() in WORDS and (
+                    value.span.start != entry.key.span.start
+                    or "=" in reading.document.file.text[value.span.start : value.span.end]
+                ):  # a chart's key that is false stands for no argument at all
                     word = value.raw
                 if word is not None:
                     yield self.finding(
