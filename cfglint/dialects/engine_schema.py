@@ -7,10 +7,12 @@ key's status there is ``unknown-version``.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cfglint.catalog.engines import COMPUTED, Argument, engine_arguments, engine_source, sampled_versions
 from cfglint.dialects.schema import KeyInfo, Reader, Schema
+
+if TYPE_CHECKING:
+    from cfglint.catalog.engines import Argument
 
 ENGINES: Final = ("sglang", "vllm")
 
@@ -55,6 +57,8 @@ def engine_schema(engine: str) -> Schema:
     """The key table of an engine. Raises KeyError for one the catalogue has no arguments of."""
     if engine not in ENGINES:
         raise KeyError(engine)
+    from cfglint.catalog.engines import engine_arguments, engine_source, sampled_versions
+
     source, checked = engine_source(engine)
     versions = sampled_versions(engine)
     keys: dict[str, KeyInfo] = {}
@@ -103,4 +107,6 @@ def _key(argument: Argument, versions: tuple[str, ...]) -> KeyInfo:
 
 
 def _plain_value(value: Any) -> bool:
+    from cfglint.catalog.engines import COMPUTED
+
     return value is not COMPUTED

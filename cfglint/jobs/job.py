@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cfglint.catalog.accelerators import Accelerator
-from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
+
+if TYPE_CHECKING:
+    from cfglint.catalog.accelerators import Accelerator
+    from cfglint.catalog.architecture import Architecture
 
 
 @dataclass(frozen=True)

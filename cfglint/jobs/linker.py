@@ -27,7 +27,6 @@ from cfglint.jobs.facts import (
 )
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
-from cfglint.jobs.models import ModelSearch
 from cfglint.jobs.pragma import Pragmas, read_pragmas
 from cfglint.jobs.precision import settle_precision
 from cfglint.jobs.versions import is_version, versions_beside
@@ -87,7 +86,8 @@ class Surroundings:
 
 def link(readings: Iterable[Reading], options: HardwareOptions, surroundings: Surroundings) -> Jobs:
     """Put readings together into jobs."""
-    return _Linker(list(readings), options, surroundings).link()
+    found = list(readings)
+    return _Linker(found, options, surroundings).link() if found else Jobs()
 
 
 class _Linker:
@@ -107,6 +107,8 @@ class _Linker:
         self.pragmas: dict[int, Pragmas | None] = {}
         """What the comments of a file say, by its ``id``; a script may hold thousands of jobs."""
         self.used: set[int] = set()
+        from cfglint.jobs.models import ModelSearch  # a run over files that are nobody's needs no models
+
         self.models = ModelSearch(surroundings.root, surroundings.models)
 
     def link(self) -> Jobs:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cfglint.estimate.result import Estimate
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.versions import is_version
 from cfglint.source.node import SourceFile
 
 if TYPE_CHECKING:
+    from cfglint.estimate.result import Estimate
     from cfglint.settings import Settings
 
 
