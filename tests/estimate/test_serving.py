@@ -712,3 +712,13 @@ def test_trtllm_profiles_instead_of_building_from_1_0() -> None:
         for v in ("0.17.0", "1.1.0")
     ]  # fmt: skip
     assert made == ["tight", "fits"]
+
+
+def test_tgi_of_a_model_without_attention_or_mlp() -> None:
+    """Mamba: nothing to divide the card's speed or memory by; the prefill is the plain default."""
+    config = {
+        "model_type": "mamba", "architectures": ["MambaForCausalLM"], "hidden_size": 2560, "num_hidden_layers": 64,
+        "vocab_size": 50280, "state_size": 16, "intermediate_size": 5120, "conv_kernel": 4,
+    }  # fmt: skip
+    made = tgi("3.3.7", config, quantization=None)
+    assert made.serving is not None and made.memory.verdict in ("fits", "tight")

@@ -76,13 +76,15 @@ def _prefill_tokens(law: dict[str, Any], settings: SettingsInForce, rank: Rank, 
         return int(limit + law["above_input"])
     tokens = int(law["fixed"])
     speed = law.get("by_compute", {}).get(gpu.id.upper().split("-")[0])
-    if speed and not rank.arch.config.get("vision_config"):
-        computed = int(speed * 1e12 * rank.sharding.tensor / _token_operations(rank.arch))
+    operations = _token_operations(rank.arch)
+    if speed and operations and not rank.arch.config.get("vision_config"):
+        computed = int(speed * 1e12 * rank.sharding.tensor / operations)
         tokens = computed if computed > law["least"] else tokens
     if "memory_share" in law and rank.scheme is None:
         room = gpu.usable_bytes * rank.sharding.tensor * law["memory_share"] - (rank.arch.total_parameters or 0) * 2
         held = 2 * rank.arch.num_key_value_heads * rank.arch.head_dim * 2 * rank.arch.num_hidden_layers
-        tokens = min(tokens, max(1, int(room / (held + law["mlp_bytes"] * _widest(rank.arch)))))
+        each = held + law["mlp_bytes"] * _widest(rank.arch)
+        tokens = min(tokens, max(1, int(room / each))) if each else tokens
     return min(tokens, positions) if positions else tokens
 
 
