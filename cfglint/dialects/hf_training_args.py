@@ -50,7 +50,8 @@ _SCRIPT_KEYS = frozenset({
     "use_qlora", "q_lora", "lora_enable", "peft", "use_flash_attn", "use_flash_attention", "flash_attn", "max_seq_len",
     "seq_length", "sequence_length", "cutoff_len", "max_source_length", "max_target_length", "zero_stage", "mixed_precision",
     "model_init_kwargs", "quantization_config", "peft_method", "r", "target_modules", "streaming", "num_samples",
-    "max_samples", "tokenizer_name_or_path", "model_revision", "use_fast_tokenizer", "compute_metrics",
+    "max_samples", "tokenizer_name_or_path", "model_revision", "use_fast_tokenizer", "compute_metrics", "pad_token",
+    "eos_token", "special_tokens", "tokenizer", "data_collator",
 })  # fmt: skip
 """Arguments that scripts around ``Trainer`` commonly add."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfglint.jobs.facts import Reading
@@ -19,12 +20,19 @@ class Context:
     """One run. ``files`` are all files looked at, ``readings`` what dialects read in them, ``jobs`` what they make up."""
 
     def __init__(
-        self, files: Mapping[str, SourceFile], readings: list[Reading], jobs: Jobs, settings: Settings | None = None
+        self,
+        files: Mapping[str, SourceFile],
+        readings: list[Reading],
+        jobs: Jobs,
+        settings: Settings | None = None,
+        root: Path | None = None,
     ) -> None:
         self.files = files
         self.readings = readings
         self.jobs = jobs
         self.settings = settings
+        self.root = root or Path()
+        """The folder that paths of the files are relative to."""
         self._estimates: dict[int, Estimate] = {}
         self._jobs_of: dict[int, list[Job]] | None = None
         self.shared: dict[str, Any] = {}

@@ -56,7 +56,7 @@ def understand(
     surroundings = _surroundings(files, all_settings, settings_for, root)
     jobs = link(readings, hardware or HardwareOptions(), surroundings)
     settings = all_settings[0] if len(all_settings) == 1 else None
-    return Context({f.path: f for f in files}, readings, jobs, settings), reports
+    return Context({f.path: f for f in files}, readings, jobs, settings, root), reports
 
 
 def run(
