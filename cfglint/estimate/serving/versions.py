@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 Release = tuple[int, ...]
@@ -111,7 +111,7 @@ class EngineLaws:
 
 @cache
 def _data(name: str) -> dict[str, Any]:
-    text = resources.files("cfglint.estimate.serving").joinpath("data").joinpath(name).read_text("utf-8")
+    text = (Path(__file__).parent / "data" / name).read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
