@@ -83,6 +83,9 @@ def _state_model(facts: ResolvingReader) -> None:
     loss = text(model.value("loss_fn"))
     if loss in ("torch_crossentropy", "fused_crossentropy"):
         model.state("loss_kernel", "torch" if loss.startswith("torch") else "triton", "loss_fn")
+    elif text(model.value("name")) == "hf_causal_lm":
+        # llmfoundry/models/hf/hf_base.py: the loss that the model itself returns
+        model.default("loss_kernel", "torch", "llm-foundry", "", "hf_causal_lm returns transformers' own loss")
     model.boolean("trust_remote_code", "trust_remote_code")
     if model.on("load_in_8bit"):
         model.state("quantization", "int8", "load_in_8bit")

@@ -98,3 +98,10 @@ def test_evaluations_make_no_run_and_other_files_are_left_alone(read: Read, reco
     assert (reading.dialect, reading.role) == ("llm-foundry", "part")
     assert recognised("train_loader: 4\nmax_duration: 3\ncallbacks: []\nmax_seq_len: 8\n") is None
     assert recognised("command: make\nimage: x\n") is None
+
+
+def test_models_of_the_hub_return_their_own_loss(read: Callable[..., Reading]) -> None:
+    text = "max_seq_len: 2048\nmodel:\n  name: {}\n  pretrained: true\n  pretrained_model_name_or_path: o/m\ntokenizer:\n  name: o/m\n"
+    text += "train_loader:\n  name: finetuning\noptimizer:\n  name: decoupled_adamw\nmax_duration: 1ep\nprecision: amp_bf16\n"
+    assert read(text.format("hf_causal_lm")).facts.value("loss_kernel") == "torch"
+    assert read(text.format("mpt_causal_lm")).facts.value("loss_kernel") is None
