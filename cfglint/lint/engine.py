@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,7 +199,9 @@ class _Runner:
                 finding.severity = severity_of(finding, settings)
                 yield finding
         except (Exception, SystemExit) as error:  # a plugin that calls sys.exit must not end the run unnoticed
-            detail = traceback.format_exc()
+            from traceback import format_exc
+
+            detail = format_exc()
             self.faults.append(RuleFault(rule.code, path, f"{type(error).__name__}: {error}", detail))
             yield Finding(
                 code=INTERNAL_FAULT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from cfglint.catalog.engines import engine_argument
@@ -73,6 +72,8 @@ class ValueOfChoice(Rule):
             gone = OLDER.get(name, {}).get(fact.value)
             if fact.value in choices or (gone is not None and before(job, gone)):
                 continue
+            from difflib import get_close_matches  # only where something is wrong
+
             near = get_close_matches(fact.value, choices, n=1)
             shown = ", ".join(choices[:6]) + (", …" if len(choices) > 6 else "")
             sure = since(job, NEWEST_SAMPLED)
