@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from cfglint import __version__
 
@@ -106,7 +106,7 @@ def _run(arguments: list[str]) -> int:
             sys.stderr.write(f"cfglint: {name}: no such command, file or folder; {hint}\n")
             return EXIT_USAGE
         name, arguments = "check", ["check", *arguments]
-    parser = argparse.ArgumentParser(prog="cfglint", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="cfglint", add_help=False, allow_abbrev=False)
     subparsers = parser.add_subparsers(dest="command", prog="cfglint")  # else argparse imports what formats help
     try:
         module = import_module(COMMANDS[name][0])
@@ -120,6 +120,25 @@ def _run(arguments: list[str]) -> int:
     code: int = parsed.run(parsed) if hasattr(parsed, "run") else module.run(parsed)
     sys.stdout.flush()
     return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse makes a formatter for every flag it is told of, and one without a width imports shutil and what that needs."""
+
+    def __init__(self, **rest: Any) -> None:
+        rest.setdefault("formatter_class", lambda prog: argparse.HelpFormatter(prog, width=_width()))
+        super().__init__(**rest)
+
+
+def _width() -> int:
+    """Columns for help: those of the terminal, as argparse has it."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns) - 2
+    try:
+        return (os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80) - 2
+    except (OSError, ValueError):
+        return 78
 
 
 def _overview() -> str:
