@@ -30,7 +30,7 @@ from cfglint.dialects.hf_training_args import (
     state_schedule,
     state_sharding,
 )
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, scalar, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Scalar
 
@@ -144,6 +144,13 @@ def trainer_of(facts: FactReader, hint: str = "") -> tuple[str, str | None]:
     return "sft", None
 
 
+def named_trainer(root: Mapping) -> str | None:
+    """The trainer that a script's own ``trainer`` key names: ``SFT``, ``GRPOTrainer``."""
+    word = text(scalar(root.get("trainer")))
+    name = (word or "").strip().lower().replace("-", "_").removesuffix("trainer").strip("_ ")
+    return _NAMED.get(name, name) if name in _NAMES else None
+
+
 def _state_length(facts: FactReader, trainer: str) -> None:
     """Prompt and completion of trainers that sample are bounded one by one; the others have one bound for both."""
     if trainer in ("grpo", "rloo", "online_dpo", "distillation"):
@@ -251,8 +258,11 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     """A reading of a TRL config or of the flags of a TRL script. ``hint``: the trainer the command names (``dpo``)."""
     reading = Reading("trl", document, root, base=base, why=why, framework="trl")
     facts = FactReader(reading)
-    trainer, shown = trainer_of(facts, hint.strip().lower().replace("-", "_"))
+    named = named_trainer(root) if isinstance(root, Mapping) and not base else None
+    trainer, shown = trainer_of(facts, hint.strip().lower().replace("-", "_") or named or "")
     reading.context["trainer"] = trainer
+    if named is not None:
+        reading.context["script"] = "names its trainer"  # with keys of its own
     reading.facts.state("framework", "trl", reading.origin())
     state_model(facts)
     inner = facts.under("model_init_kwargs")
@@ -289,6 +299,9 @@ class Trl(Dialect):
     })  # fmt: skip
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        if named_trainer(root) is not None:
+            beside = [key for key in root.index if key in _ONLY_TRL or key in TRAINING_ARGUMENTS]
+            return Recognition(40, because(["trainer", *beside[:2]])) if beside else None
         if root.index.keys() & _OTHERS:
             return None
         own = [key for key in root.index if key in _ONLY_TRL]
@@ -299,13 +312,14 @@ class Trl(Dialect):
         mixer = isinstance(root.get("dataset_mixer"), Mapping)
         arguments = evidence(root, TRAINING_ARGUMENTS)
         model = evidence(root, ("model_name_or_path",))
-        if not (own or mixer) or not arguments or len(model) + len(arguments) < 2:
+        several = bool(model) and len(own) >= 3
+        if not (own or mixer) or (not several and (not arguments or len(model) + len(arguments) < 2)):
             return None
         telling = evidence(root, ("per_device_train_batch_size", "learning_rate", "output_dir"), most=1)
         known = len(own) + sum(key in TRAINING_ARGUMENTS for key in root.index)
         if not model and "per_device_train_batch_size" not in root and (len(own) < 2 or known * 2 < len(root)):
             return None
-        if not telling and len(own) < 3:
+        if not telling and len(own) < (2 if model else 3):
             return None
         return Recognition(65, because([*model, *(own or ["dataset_mixer"])[:1], *telling]))
 

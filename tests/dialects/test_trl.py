@@ -130,3 +130,19 @@ def test_a_preference_script_with_a_train_file_is_not_trls() -> None:
     result = lint_files({"dpo.json": arguments, "requirements.txt": "trl==0.7.11\n"})
     assert result.files["dpo.json"].dialects == ["hf-training-args"]
     assert not [f for f in result.findings if f.severity == "error"]
+
+
+def test_a_script_that_names_its_trainer() -> None:
+    """Its own keys are no faults; the trainer's default length holds."""
+    from cfglint.testing import lint_files
+
+    result = lint_files({"train.yaml": "trainer: SFT\nmodel_max_seq_length: 8192\npacking: false\n"}, strict=False)
+    assert [(f.code, f.severity) for f in result.shown] == [("DAT002", "warning")]
+    assert "model_max_seq_length says 8192" in result.shown[0].message
+
+
+def test_a_lightning_trainer_is_not_trl() -> None:
+    from cfglint.testing import lint_files
+
+    result = lint_files({"train.yaml": "trainer: ddp\npacking: false\nmax_steps: 10\n"})
+    assert result.files["train.yaml"].dialects == []
