@@ -214,7 +214,9 @@ class VllmDialect(Dialect):
                 reading.facts.state(name, pair[0], origin_)
         if launch.host_memory is not None:
             reading.facts.state("host_memory_bytes", launch.host_memory[0], launch.host_memory[1])
-        own_script = (started := program(launch.words)) is not None and bool(SERVER_SCRIPT.match(basename(started.name)))
+        own_script = (started := program(launch.words)) is not None and bool(
+            SERVER_SCRIPT.match(basename(started.name))
+        )
         own_image = "docker" in launch.context and launch.image is not None and words is launch.words
         if reading.facts.stated("model_id") or reading.references or len(entries) >= 2 or own_script or own_image:
             yield reading
@@ -290,7 +292,8 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
         if started.script and SERVER_SCRIPT.match(basename(started.name)) and speaks_vllm(started.arguments, own=True):
             return started.arguments, False
     image = basename(launch.image.text.split("@")[0]).split(":")[0] if launch.image else ""
-    if image in IMAGES and words and (started is None or words[0].text.startswith("-") or "/" in words[0].text):
+    own = words and (started is None or words[0].text.startswith("-") or "/" in words[0].text)
+    if image in IMAGES and own and not words[0].text.endswith((".sh", ".bash", ".py")):
         # args only: the image's entrypoint is the server; its first word may be the model (vllm serve as entrypoint)
         return words, not words[0].text.startswith("-")
     if image in IMAGES and words and words[0].text == "serve":

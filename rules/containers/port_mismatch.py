@@ -11,7 +11,7 @@ from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Mapping, Node, Scalar, Sequence, at, value_at
+from cfglint.source.node import Document, Mapping, Node, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
 
 from ..serving.server import PORT_ARGUMENTS, docker_run, engine, launch_of, managed, runs, statement
@@ -181,7 +181,7 @@ class PortMismatch(Rule):
                 job=job,
             )
             return
-        for document, service in services_of(launch, context):
+        for document, service in _own_services(launch, context):
             given = at(service, "spec", "ports")
             targets = [
                 (item, _service_target(item, names)) for item in (given.items if isinstance(given, Sequence) else [])
@@ -209,6 +209,16 @@ class PortMismatch(Rule):
                 confidence="medium",
                 job=job,
             )
+
+
+def _own_services(launch: Launch, context: Context) -> list[tuple[Document, Mapping]]:
+    """Services of the same file that select the pod; else the only one there is, in the same folder. Samples in one
+    repository often share their labels."""
+    found = services_of(launch, context)
+    own = [pair for pair in found if pair[0].file is launch.document.file]
+    folder = launch.document.path.rpartition("/")[0]
+    beside = [pair for pair in found if pair[0].path.rpartition("/")[0] == folder]
+    return own or (beside if len(found) == 1 else [])
 
 
 def _target(item: Node) -> int | None:
