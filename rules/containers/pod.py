@@ -110,8 +110,10 @@ def engine_port(job: ServingJob) -> int | None:
         return None
     if engine(job) == "tgi":
         launch = launch_of(job)
-        own = launch is not None and launch.image is not None and launch.image.text.find(TGI_IMAGE) >= 0
-        return 80 if own else 3000
+        if launch is None or launch.image is None:
+            return 3000
+        own = basename(launch.image.text.split("@")[0]).split(":")[0] == TGI_IMAGE
+        return 80 if own else None  # builds of others set a port of their own (Google's reads AIP_HTTP_PORT)
     return DEFAULT_PORTS.get(engine(job))
 
 
