@@ -207,6 +207,18 @@ def _ignored(ignores: tuple[_IgnoreFile, ...], full: str, folder: bool) -> bool:
     return False
 
 
+def is_ignored(path: str) -> bool:
+    """Whether a ``.gitignore`` or ``.ignore`` above a path leaves it, or a folder it lies in, out."""
+    full = os.path.abspath(path)
+    ignores = _ignore_files_above(os.path.join(os.path.dirname(full), "-"))  # its own folder's file counts too
+    here, folder = full, False
+    while here != os.path.dirname(here):
+        if _ignored(ignores, here, folder):
+            return True
+        here, folder = os.path.dirname(here), True
+    return False
+
+
 def _ignore_files_above(folder: str) -> tuple[_IgnoreFile, ...]:
     """The ignore files that hold for ``folder`` from above it, outermost first; none outside a git repository."""
     chain: list[str] = []

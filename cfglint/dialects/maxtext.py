@@ -132,6 +132,7 @@ class MaxText(Dialect):
         facts = ResolvingReader(reading)
         if module is not None:
             reading.context["layout"] = "primus"
+            primus.refer_to_bases(reading, root)
             primus.state_preset(facts.under("modules", module))
             facts = facts.under("modules", module, "overrides")
         elif not _is_run(root):

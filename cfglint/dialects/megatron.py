@@ -280,6 +280,7 @@ def _read_test(document: Document, root: Mapping, arguments: Mapping) -> Reading
 def _read_primus(document: Document, root: Mapping, module: str) -> Reading:
     reading = Reading("megatron", document, root, framework="megatron")
     reading.context["layout"] = "primus"
+    primus.refer_to_bases(reading, root)
     whole = ResolvingReader(reading)
     settings = whole.under("modules", module)
     overrides = settings.under("overrides")

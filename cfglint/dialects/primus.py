@@ -12,8 +12,16 @@ from cfglint.catalog.presets import preset
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import text
-from cfglint.jobs.facts import UNKNOWN
-from cfglint.source.node import Mapping, Scalar
+from cfglint.jobs.facts import UNKNOWN, Reading, Reference
+from cfglint.source.node import Mapping, Scalar, Sequence
+
+
+def refer_to_bases(reading: Reading, root: Mapping) -> None:
+    """``extends``: a file, or several, that the experiment is merged over; their paths start from its own folder."""
+    node = root.get("extends")
+    for item in node.items if isinstance(node, Sequence) else [node]:
+        if isinstance(item, Scalar) and isinstance(item.value, str) and not is_unknown(item.value):
+            reading.references.append(Reference("extends", item.value, reading.origin("extends"), base="file"))
 
 
 def module_of(root: Mapping, *frameworks: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
@@ -160,10 +161,25 @@ def _launches(document: Document, find: Callable[[Document], Iterable[Launch]]) 
             for reading in dialect.read_launch(launch):
                 reading.carrier = reading.carrier or launch.carrier
                 reading.context.setdefault("launch", launch)
+                _from_folder(reading, launch)
                 if "versions" in launch.context:
                     reading.context["versions"] = {**launch.context["versions"], **reading.context.get("versions", {})}
                 readings.append(reading)
     return readings
+
+
+_FILES = frozenset({"config", "accelerate", "deepspeed", "fsdp"})
+
+
+def _from_folder(reading: Reading, launch: Launch) -> None:
+    """Paths that start from where a script has gone, which is known from its own folder on."""
+    folder = launch.context.get("folder")
+    if folder is None:
+        return
+    for reference in reading.references:
+        if reference.base == "cwd" and reference.role in _FILES and not os.path.isabs(reference.target):
+            reference.base = "file"
+            reference.target = os.path.normpath(os.path.join(folder, reference.target))
 
 
 _KEY = re.compile(r"""^[ \t]*(?:- )?["']?([A-Za-z_][\w.-]*)["']?[ \t]*:""", re.MULTILINE)

@@ -190,6 +190,7 @@ class TorchTitan(Dialect):
         facts = ResolvingReader(reading)
         if module is not None:
             reading.context["layout"] = "primus"
+            primus.refer_to_bases(reading, root)
             primus.state_preset(facts.under("modules", module))
             facts = facts.under("modules", module, "overrides")
         read_torchtitan(reading, facts)

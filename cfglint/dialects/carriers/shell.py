@@ -22,6 +22,7 @@ def launches(document: Document) -> Iterator[Launch]:
     if script is None:
         return
     slurm = SlurmHeader(document, script.directives)
+    moved = own_folder(document)
     carrier = "dockerfile" if document.file.format == "dockerfile" else ("slurm" if script.directives else "shell")
     if carrier == "shell":
         yield from _argument_lists(document)
@@ -45,9 +46,50 @@ def launches(document: Document) -> Iterator[Launch]:
                 gpus=gpus,
                 nodes=slurm.nodes,
                 host_memory=slurm.memory,
-                context={"slurm": slurm} if script.directives else {},
+                context={
+                    **({"slurm": slurm} if script.directives else {}),
+                    **({FOLDER: moved[0]} if moved is not None and command.span.start > moved[1] else {}),
+                },
             )
         )
+
+
+FOLDER = "folder"
+"""Key in a launch's context: where a script went, as a path from its own folder, before it ran the command."""
+
+_OWN = r"\$\(\s*(?:cd\s+(?:--\s+)?\"?\$\()?\s*dirname\s+(?:--\s+)?\"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?)\"?\s*\)"
+_TO_OWN = re.compile(rf"^[ \t]*cd[ \t]+(?:--[ \t]+)?\"?{_OWN}((?:/\.\.)*)/?\"?(?=[ \t]*(?:$|;|&&|\|\|))", re.MULTILINE)
+_NAMED_OWN = re.compile(
+    rf"^[ \t]*(?:export[ \t]+|readonly[ \t]+)?(\w+)=\"?{_OWN}((?:/\.\.)*)/?\"?"
+    r"(?:[ \t]*(?:&?>[ \t]*/dev/null[ \t]*)*(?:2>&1[ \t]*)?&&[ \t]*pwd(?:[ \t]+-P)?[ \t]*\)\"?)?[ \t]*$",
+    re.MULTILINE,
+)
+_ANY_CD = re.compile(r"^[ \t]*(?:cd|pushd|popd)\b|[;&|(][ \t]*(?:cd|pushd)\b", re.MULTILINE)
+
+
+def own_folder(document: Document) -> tuple[str, int] | None:
+    """``cd "$(dirname "$0")/.."`` as (``..``, where it stands), for a script that goes nowhere else; None for every other."""
+    text = document.file.text
+    if "dirname" not in text or document.file.format != "shell":
+        return None
+    found = _TO_OWN.search(text)
+    if found is not None:
+        place, suffix = found.start(), found.group(1)
+    else:
+        named = _NAMED_OWN.search(text)
+        if named is None:
+            return None
+        used = re.compile(
+            rf"^[ \t]*cd[ \t]+\"?\$\{{?{named.group(1)}\}}?((?:/\.\.)*)/?\"?[ \t]*$", re.MULTILINE
+        ).search(text)
+        if used is None:
+            return None
+        place, suffix = used.start(), named.group(2) + used.group(1)
+    # ``$(cd … && pwd)`` goes nowhere: it runs in a shell of its own
+    goes = list(_ANY_CD.finditer(re.sub(r"\$\(\s*cd\b", "$(__", text)))
+    if len(goes) != 1:
+        return None
+    return (suffix.strip("/") or "."), place
 
 
 VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
