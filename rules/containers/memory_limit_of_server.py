@@ -20,7 +20,7 @@ class MemoryLimitOfServer(Rule):
     come on top. Where the limit is lower the kernel kills a process while weights load (exit code 137).
 
     How sure: only processes and pinned memory count towards the low end; mapped pages of the checkpoint can be dropped and
-    do not. A warning where even that is above the limit, information where the expected need is.
+    do not. A warning where even that is above the limit.
     """
 
     code = "CTR013"
@@ -50,15 +50,12 @@ class MemoryLimitOfServer(Rule):
         if limit is None or not isinstance(limit.value, int) or not runs_vllm(job):
             return
         host = context.estimate(job).memory.host
-        if host is None or host.expected <= limit.value:
+        if host is None or host.low <= limit.value:
             return
-        certain = host.low > limit.value
-        need = f"at least {host.low / GIB:.1f}" if certain else f"about {host.expected / GIB:.1f}"
         yield self.finding(
-            f"the container may have {limit.value / GIB:.1f} GiB, the server's processes take {need}",
+            f"the container may have {limit.value / GIB:.1f} GiB, the server's processes take at least {host.low / GIB:.1f}",
             limit,
             help=f"a limit of {host.expected / GIB:.0f} GiB or more",
-            severity="warning" if certain else "info",
             data={"limit_gib": round(limit.value / GIB, 2), "needed_gib": round(host.low / GIB, 2)},
             job=job,
         )
