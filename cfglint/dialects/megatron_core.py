@@ -174,6 +174,8 @@ def vocabulary(facts: FactReader, tensor_parallel: int = 1) -> int | None:
     known = integer(facts.value("vocab_size"))
     kind = text(facts.value("tokenizer_type")) or "GPT2BPETokenizer"
     named = text(facts.value("tokenizer_model")) or text(facts.value("tokenizer_name_or_path"))
+    if text(facts.value("tokenizer", "library")) == "huggingface":  # NeMo 1
+        kind, named = "HuggingFaceTokenizer", text(facts.value("tokenizer", "type"))
     if known is None and kind == "GPT2BPETokenizer" and facts.given("vocab_file") and facts.given("merge_file"):
         known = GPT2_VOCABULARY
     elif known is None and named is not None and not is_unknown(named):

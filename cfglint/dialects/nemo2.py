@@ -23,7 +23,7 @@ from cfglint.dialects.flags import read_flags
 from cfglint.dialects.interpolation import ResolvingReader
 from cfglint.dialects.overrides import is_override, nested
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import integer, text
+from cfglint.dialects.values import boolean, integer, text
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading
 from cfglint.source.node import Mapping, Scalar, Span
 
@@ -107,6 +107,13 @@ def read_bridge_command(started: Program, launch: Launch) -> Iterator[Reading]:
     megatron_core.state_memory(facts.under("model"))
     megatron_core.state_schedule(facts.under("optimizer"))
     megatron_core.state_schedule(facts.under("scheduler"))
+    for section in ("ddp", "optimizer"):
+        if (on := boolean(facts.value(section, "use_distributed_optimizer"))) is not None:
+            facts.state("zero_stage", 1 if on else 0, section, "use_distributed_optimizer")
+    precision = text(facts.value("mixed_precision"))
+    if (word := megatron_core.precision_word((precision or "").partition("_")[0])) is not None:
+        facts.state("weight_dtype", word, "mixed_precision")
+        facts.state("compute_dtype", word, "mixed_precision")
     if known is not None and (entry := flags.mapping.entry("recipe")) is not None:
         origin = FileOrigin(launch.document, ("recipe",), entry.key.span, entry.value.span)
         reading.facts.state("model_id", preset("nemo", known.group(1)) or UNKNOWN, origin)

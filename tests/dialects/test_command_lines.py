@@ -118,3 +118,11 @@ def test_a_script_that_mpirun_starts_with_a_deepspeed_file() -> None:
         "mpirun -n 8 -npernode 4 python train.py --deepspeed --deepspeed_mpi --deepspeed_config ds.json\n"
     )
     assert [(r.role, r.target) for r in found["launch"].references] == [("deepspeed", "ds.json")]
+
+
+def test_a_recipes_distributed_optimizer_and_precision() -> None:
+    text = "python scripts/training/run_recipe.py --recipe llama3_8b_pretrain_config {} mixed_precision=bf16_mixed\n"
+    for key in ("optimizer.use_distributed_optimizer=true", "ddp.use_distributed_optimizer=true"):
+        facts = readings_of(text.format(key))["nemo"].facts
+        assert (facts.value("zero_stage"), facts.value("weight_dtype")) == (1, "bf16")
+    assert readings_of(text.format("ddp.use_distributed_optimizer=false"))["nemo"].facts.value("zero_stage") == 0
