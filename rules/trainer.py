@@ -205,3 +205,27 @@ def sections(job: TrainingJob, name: str) -> Iterator[Settings]:
     for reading in [*trainer_readings(job), *(r for r in job.readings if r.dialect == "accelerate")]:
         if isinstance(reading.at(name), Mapping):
             yield Settings(reading, (name,))
+
+
+def handed_to_deepspeed(job: TrainingJob) -> Fact[str] | None:
+    """The ``--deepspeed_config`` of a script that calls ``deepspeed.initialize`` itself; None for transformers' trainers.
+
+    DeepSpeed's own ``add_config_arguments`` makes that flag; transformers' is ``--deepspeed``. Nothing fills in what such a
+    file leaves to somebody else.
+    """
+    if trainer_readings(job) or accelerate_reading(job) is not None:
+        return None
+    for reading in job.readings:
+        if reading.role == "launch":
+            for reference in reading.references:
+                origin = reference.origin
+                if (
+                    reference.role == "deepspeed"
+                    and isinstance(origin, FileOrigin)
+                    and origin.route[-1:] == (OWN_FLAG,)
+                ):
+                    return Fact(reference.target, origin)
+    return None
+
+
+OWN_FLAG = "deepspeed_config"

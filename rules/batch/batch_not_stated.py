@@ -9,12 +9,12 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..trainer import argument, deepspeed_settings, trainer_readings
+from ..trainer import argument, deepspeed_settings, handed_to_deepspeed, trainer_readings
 from .deepspeed_batch_identity import MICRO, TOTAL
 
 
 class BatchNotStated(Rule):
-    """The DeepSpeed file of a trainer has neither a total nor a micro-batch size, not even as `auto`.
+    """A DeepSpeed file has neither a total nor a micro-batch size, not even as `auto`.
 
     transformers and Accelerate fill in what is written as "auto"; a key that is not there stays away, and DeepSpeed stops
     with "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided", after the model has been loaded.
@@ -51,6 +51,16 @@ class BatchNotStated(Rule):
     bad = (
         example(
             {
+                "run.sh": "deepspeed --num_gpus 4 main.py --deepspeed --deepspeed_config ds.json",
+                "ds.json": """
+                {"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}, "fp16": {"enabled": true}}
+                """,
+            },
+            count=1,
+            note="DeepSpeed reads the file itself",
+        ),
+        example(
+            {
                 "sft.yaml": """
                 model_name_or_path: Qwen/Qwen2.5-7B
                 per_device_train_batch_size: 1
@@ -66,8 +76,9 @@ class BatchNotStated(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        settings, named = deepspeed_settings(job), argument(job, "deepspeed", "deepspeed_config")
-        if settings is None or named is None or not settings.certain or not trainer_readings(job):
+        settings = deepspeed_settings(job)
+        named = argument(job, "deepspeed", "deepspeed_config") if trainer_readings(job) else handed_to_deepspeed(job)
+        if settings is None or named is None or not settings.certain:
             return
         if settings.has(TOTAL) or settings.has(MICRO) or settings.on("elasticity", "enabled"):
             return
@@ -81,6 +92,6 @@ class BatchNotStated(Rule):
             f"the DeepSpeed file has neither {MICRO} nor {TOTAL}: DeepSpeed stops at its start",
             settings.reading,
             (named, "used by this run"),
-            help=f'"{MICRO}": "auto"',
+            help=f'"{MICRO}": "auto"' if trainer_readings(job) else f'state "{MICRO}"',
             job=job,
         )
