@@ -142,6 +142,8 @@ def stated(dialect: Dialect) -> tuple[list[str], list[str]]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 if node.func.attr in STATES:
                     facts.update(words(node.args[0]))
+                elif node.func.attr == "attach":  # Hydra's defaults list
+                    links.add("defaults")
                 elif node.func.attr == "reference":
                     links.update(next((role for role in map(list, map(words, node.args)) if role), []))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
