@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import runs, served, stated, statement, switch, wrapper
+from ..serving.server import engine, runs, served, stated, statement, switch, wrapper
 
 NATIVE = frozenset({
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_vl", "qwen2_5_vl", "gemma", "gemma2",
@@ -39,7 +39,7 @@ class RemoteCode(Rule):
         "https://huggingface.co/docs/transformers/models#custom-models",
         "https://docs.vllm.ai/en/latest/usage/security/",
     )
-    catalogue = ("sec-trust-remote-unpinned", "sec-trust-remote-needless")
+    catalogue = ("sec-trust-remote-unpinned", "sec-trust-remote-needless", "sec-tgi-trust")
     good = (
         example(
             "serve.sh", "vllm serve our/custom-model --trust-remote-code --revision 3f2a1b0c --code-revision 3f2a1b0c"
@@ -49,10 +49,14 @@ class RemoteCode(Rule):
     bad = (
         example("serve.sh", "vllm serve our/custom-model --trust-remote-code", at="trust_remote_code", count=1),
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --trust-remote-code", note="needless"),
+        example(
+            "serve.sh",
+            "docker run --gpus all -e TRUST_REMOTE_CODE=true ghcr.io/huggingface/text-generation-inference:2.4.1 --model-id our/custom-model",
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        if switch(job, "trust_remote_code") is not True or not runs(job, "vllm", "sglang"):
+        if switch(job, "trust_remote_code") is not True or not runs(job, "vllm", "sglang", "tgi"):
             return
         if wrapper(job) == "vllm-recipe":
             return  # a recipe is read before a command is made of it
@@ -81,7 +85,9 @@ class RemoteCode(Rule):
             f"code of {name} is run in whatever state its repository is in",
             where,
             (job.model_id, "no revision"),
-            help="--revision and --code-revision of a commit you have read, or leave trust_remote_code out",
+            help="--revision of a commit you have read, or leave trust_remote_code out"
+            if engine(job) == "tgi"
+            else "--revision and --code-revision of a commit you have read, or leave trust_remote_code out",
             job=job,
         )
 

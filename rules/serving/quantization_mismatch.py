@@ -16,7 +16,7 @@ FAMILIES = {
     "awq": "awq", "awq_marlin": "awq", "auto_awq": "awq",
     "gptq": "gptq", "gptq_marlin": "gptq", "auto_gptq": "gptq", "gptq_marlin_24": "gptq", "gptq_bitblas": "gptq",
     "fp8": "fp8", "compressed-tensors": "compressed-tensors", "bitsandbytes": "bitsandbytes", "gguf": "gguf",
-    "fbgemm_fp8": "fbgemm_fp8", "quark": "quark", "modelopt": "modelopt", "modelopt_fp4": "modelopt", "aqlm": "aqlm",
+    "fbgemm_fp8": "fbgemm_fp8", "quark": "quark", "modelopt": "modelopt", "modelopt_fp4": "modelopt", "modelopt_mixed": "modelopt", "modelopt_mxfp8": "modelopt", "aqlm": "aqlm",
     "mxfp4": "mxfp4", "hqq": "hqq", "torchao": "torchao", "auto-round": "auto-round",
 }  # fmt: skip
 """Methods that vLLM takes for one another (``override_quantization_method`` of each). Methods that override any checkpoint

@@ -263,6 +263,13 @@ def all_below(job: ServingJob, needed: tuple[int, int]) -> bool:
     return bool(found) and all(c is not None and c < needed for c in found)
 
 
+MODELOPT = {
+    "NVFP4": "modelopt_fp4", "NVFP4_AWQ": "modelopt_fp4", "W4A16_NVFP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8",
+    "MIXED_PRECISION": "modelopt_mixed",
+}  # fmt: skip
+"""ModelOpt's checkpoints all say ``modelopt``; engines tell them apart by ``quant_algo`` (modelopt.py of vLLM)."""
+
+
 def quantization_method(job: ServingJob) -> str | None:
     """The checkpoint's own method (``quant_method`` of its config), in small letters."""
     arch = job.architecture
@@ -270,7 +277,10 @@ def quantization_method(job: ServingJob) -> str | None:
     if config is None and job.model is not None and job.model.config is not None:
         config = job.model.config.get("quantization_config")
     method = config.get("quant_method") if isinstance(config, Mapping) else None
-    return method.lower() if isinstance(method, str) and method else None
+    if not isinstance(method, str) or not method:
+        return None
+    algorithm = str(config.get("quant_algo") or "").upper()
+    return MODELOPT.get(algorithm, "modelopt") if method.lower() == "modelopt" else method.lower()
 
 
 def served(job: ServingJob) -> tuple[Architecture | None, bool]:

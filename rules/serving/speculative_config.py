@@ -39,7 +39,7 @@ class SpeculativeConfig(Rule):
     severity = "error"
     kinds = ("serve",)
     evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/speculative.py",)
-    catalogue = ("spec-missing-k", "spec-tp-key", "spec-k-nonpositive", "spec-ngram-lookup")
+    catalogue = ("spec-missing-k", "spec-tp-key", "spec-k-nonpositive", "spec-ngram-lookup", "spec-draft-maxlen")
     good = (
         example(
             "serve.yaml",
@@ -125,6 +125,20 @@ class SpeculativeConfig(Rule):
                 help="draft_tensor_parallel_size: 1",
                 job=job,
             )
+        longest, length = config.get("max_model_len"), number(job, "max_model_len")
+        limits = [(length.value, "the server's max_model_len")] if length is not None else []
+        drafted_length = _length(draft) if isinstance(draft, str) else None
+        limits += [(drafted_length, "the draft's own length")] if drafted_length is not None else []
+        if isinstance(longest, int) and not isinstance(longest, bool) and limits and longest > min(limits)[0]:
+            most, whose = min(limits)
+            yield self.finding(
+                f"speculative_config.max_model_len {longest:,} is above {whose}, {most:,}",
+                fact,
+                (length, f"{length.value:,} tokens" if length is not None else ""),
+                help=f"max_model_len: {most}, or leave it out",
+                severity="error" if length is not None and longest > length.value else "warning",
+                job=job,
+            )
         low, high = config.get("prompt_lookup_min"), config.get("prompt_lookup_max")
         if isinstance(low, int) and isinstance(high, int) and low > high:
             yield self.finding(f"prompt_lookup_min {low} is above prompt_lookup_max {high}", fact, job=job)
@@ -144,3 +158,14 @@ class SpeculativeConfig(Rule):
             confidence="high" if version(job) is not None else "medium",
             job=job,
         )
+
+
+def _length(draft: str) -> int | None:
+    """Tokens that the catalogue's row of the draft model gives; rope scaling may add to it, so none where there is any."""
+    from cfglint.catalog.models import find_model
+
+    row = find_model(draft)
+    config = row.config if row is not None else {}
+    value = config.get("max_position_embeddings")
+    scaled = config.get("rope_scaling") or config.get("rope_parameters")
+    return value if isinstance(value, int) and not scaled else None
