@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from cfglint.dialects.base import Dialect, Launch
@@ -104,6 +105,7 @@ TELLING_KEYS = frozenset({
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
 """torchrun under its names; nvidia-resiliency-ext's launcher takes its options too."""
 PRIMUS_SCRIPTS = ("run_pretrain.sh", "run_local_pretrain.sh", "run_slurm_pretrain.sh")
+DEEPY_FOLDER = ("-d", "--conf_dir")
 SERVERS = ("vllm", "sglang", "lmdeploy")
 
 
@@ -174,6 +176,8 @@ class LaunchDialect(Dialect):
             yield from reader.trainer(started, None)
         elif started.name == "primus-cli" or started.name in PRIMUS_SCRIPTS:
             yield from reader.primus(started)
+        elif started.script and basename(started.word.text) == "deepy.py":
+            yield from reader.deepy(started)
         elif started.script:
             yield from reader.plain_script(started)
 
@@ -293,6 +297,22 @@ class _Reader:
             reading.references.append(Reference("config", experiment.text, origin, base="cwd"))
         self.surroundings(reading)
         yield reading
+
+    def deepy(self, started: Program) -> Iterator[Reading]:
+        """``deepy.py train.py [-d FOLDER] a.yml b.yml``: gpt-neox starts DeepSpeed's launcher with what the files say."""
+        words = started.arguments[1:]
+        reading = self.reading(started, [], frozenset(), "deepy.py")
+        reading.root.span = _span([started.word, *started.arguments])
+        folder = next((w.text for before, w in pairwise(words) if before.text in DEEPY_FOLDER), "")
+        for before, word in pairwise([started.word, *words]):
+            if word.text.startswith("-") or before.text in DEEPY_FOLDER or not word.known:
+                continue
+            target = word.text if _is_config(word.text) else f"{word.text}.yml"
+            origin = FileOrigin(self.document, (word.text,), word.span, word.span)
+            reading.references.append(Reference("config", os.path.join(folder, target), origin, base="cwd"))
+        if reading.references:
+            self.surroundings(reading)
+            yield reading
 
     def reference(self, reading: Reading, role: str, *flags: str) -> None:
         for flag in flags:

@@ -126,3 +126,15 @@ def test_a_recipes_distributed_optimizer_and_precision() -> None:
         facts = readings_of(text.format(key))["nemo"].facts
         assert (facts.value("zero_stage"), facts.value("weight_dtype")) == (1, "bf16")
     assert readings_of(text.format("ddp.use_distributed_optimizer=false"))["nemo"].facts.value("zero_stage") == 0
+
+
+def test_deepy_names_configs_in_a_folder_with_or_without_their_ending() -> None:
+    def named(text: str) -> list[str]:
+        return [reference.target for reference in readings_of(text)["launch"].references]
+
+    assert named("python ./deepy.py train.py -d configs 125M.yml local_setup\n") == [
+        "configs/125M.yml",
+        "configs/local_setup.yml",
+    ]
+    assert named("python deepy.py train.py configs/a.yml\n") == ["configs/a.yml"]
+    assert readings_of("python deepy.py train.py\n") == {}
