@@ -125,6 +125,8 @@ def _state_memory(facts: ResolvingReader) -> None:
         value = boolean(facts.value(*route))
         if value is not None:
             facts.state("compile", value, *route)
+    if facts.on("compile", "enable") and "loss" in (texts(facts.node("compile", "components")) or ["loss"]):
+        facts.state("loss_kernel", "compiled", "compile", "enable")
     converters = texts(facts.node("model", "converters")) or []
     if any("float8" in name or "mx" in name for name in converters):
         facts.state("fp8_linear", True, "model", "converters")

@@ -160,3 +160,11 @@ def test_its_own_script_takes_the_config_from_the_environment() -> None:
     )
     assert (second.value("gpus_per_node"), second.value("sequence_length")) == (8, 4096)
     assert second.readings[0].context["held_elsewhere"][0] == "config", "a config of the registry is Python"
+
+
+def test_compile_covers_the_loss_unless_the_components_leave_it_out() -> None:
+    table = "[job]\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n[activation_checkpoint]\nmode = 'full'\n"
+    on = read(table + "[compile]\nenable = true\n").facts.fact("loss_kernel")
+    assert on is not None and on.value == "compiled"
+    assert read(table + '[compile]\nenable = true\ncomponents = ["model"]\n').facts.fact("loss_kernel") is None
+    assert read(table + "[compile]\nenable = false\n").facts.fact("loss_kernel") is None

@@ -175,6 +175,8 @@ def activations_of(
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, own)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
+        if checkpointed and plan.profile.checkpoints_sublayers:
+            kept += 3 * footprint.input
         if selective:
             kept += _selected(shape, style, numerics)
         if plan.offloads_activations:
@@ -211,6 +213,7 @@ def activations_of(
                 autocast=plan.compute_dtype is not None,
                 saves_log_probabilities=not plan.compile,
                 packed=packed_head,
+                in_place=plan.profile.loss_in_place,
             ),
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
@@ -246,12 +249,14 @@ def _shared(
 def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:
     """What op-level selective checkpointing keeps beside the input: every second matrix product, and attention.
 
-    torchtitan ``models/llama3/infra/parallelize.py``: of q, k, v, o, gate, up, down it keeps q, v, gate and down.
+    torchtitan ``models/llama3/infra/parallelize.py``, since Aug 2025 ``distributed/activation_checkpoint.py``: of q, k, v, o,
+    gate, up, down it keeps q, v, gate and down. Backward has no use for down's output: a compiled block leaves it out.
     """
     size = DTYPE_BYTES[numerics.autocast or numerics.weight_dtype]
     width = shape.expert_intermediate * shape.top_k if shape.experts else shape.intermediate
     attention = shape.heads * (shape.head_dim + shape.value_dim) + shape.kv_heads * shape.value_dim
-    return shape.tokens * size * (attention + width + shape.hidden / (1 if style.gated else 2))
+    last = 0.0 if numerics.compiled else shape.hidden / (1 if style.gated else 2)
+    return shape.tokens * size * (attention + width + last)
 
 
 def _expert_hidden(architecture: Architecture) -> int:

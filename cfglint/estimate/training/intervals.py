@@ -78,4 +78,6 @@ def favourable(plan: Plan) -> Plan | None:
         changes["in_backward"] = True
     if "framework" in loose:
         changes["loss_kernel"] = "fused_linear"
+    elif "loss_kernel" in loose:
+        changes["loss_kernel"] = "compiled"
     return replace(plan, **changes) if changes else None  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ class Head:
     """The loss runs under autocast, in fp32."""
     scaled: bool = False
     saves_log_probabilities: bool = True
+    in_place: bool = True
 
 
 @lru_cache(maxsize=4096)
@@ -57,13 +58,19 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
     if style.own_loss:
         return tape.footprint(x, _own_loss(writer, logits, head))
+    if head.kernel == "compiled":
+        # one kernel each way on the logits as they are: conversion and log-softmax are computed again in backward
+        loss = tape.op((logits,), 1, "fp32", save=(logits,))
+        if head.hold_logits:
+            tape.hold(logits)
+        return tape.footprint(x, loss)
     wide = tape.to(logits, "fp32") if head.upcast else logits
     flat = wide
     if head.shift_copy:
         flat = tape.op((wide,), elements, wide.dtype)
     if head.kernel == "triton":
-        # the kernel writes the gradient over the logits
-        loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes)
+        # in place, the kernel writes the gradient over the logits
+        loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes if head.in_place else 0.0)
     else:
         loss = tape.op((tape.unary(flat, save="output"),), 1, "fp32")
     tape.keep(wide)

@@ -138,6 +138,8 @@ class Plan:
     def frozen_copies(self) -> int:
         """Whole frozen models beside the trained one; adapters serve as their own reference when switched off."""
         copies = FROZEN_COPIES.get(self.objective, 0)
+        if self.profile.offloads_reference:
+            return 0  # rewards come from a function or a model of its own that the job does not say
         if self.small_helpers and self.objective in HELPED:
             copies -= 1
         return max(0, copies - 1) if self.adapter and self.objective not in ("distill", "gkd") else copies
@@ -231,7 +233,7 @@ def resolve(job: TrainingJob) -> Plan:
         packing=read.flag("packing", False),
         checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
-        loss_kernel=read.text("loss_kernel", profile.loss_kernel) or "torch",
+        loss_kernel=_loss_kernel(read, profile, default),
         compile=read.flag("compile", False),
         fp8=read.flag("fp8_linear", False),
         offloads_activations=read.flag(
@@ -442,6 +444,16 @@ def _check_division(read: Reader, architecture: Architecture | None, ranks: _Ran
 def _checkpointing(read: Reader, profile: Profile, default: str) -> str:
     stated = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
     return {"true": "full", "unsloth": "full", "false": "none"}.get(stated, stated)
+
+
+def _loss_kernel(read: Reader, profile: Profile, default: str) -> str:
+    """Stated, or the framework's; torchtitan compiles the loss with the model since Oct 2024, which every release does."""
+    if profile.compiles_loss and read.flag("compile", False) and read.job.value("loss_kernel") is None:
+        if read.text("framework_version") is not None:
+            read.note("loss_kernel", "compiled", default)
+            return "compiled"
+        read.loose.add("loss_kernel")
+    return read.text("loss_kernel", profile.loss_kernel) or "torch"
 
 
 def _transformers_version(read: Reader, profile: Profile) -> str | None:

@@ -1,7 +1,7 @@
 """Framework profiles: what a framework does with memory that its settings do not say. Data, with where it was read.
 
 Sources: transformers 5.24 and 4.5x, trl 0.2x, peft 0.21, accelerate 1.x, torchtune 0.6, torchtitan, litgpt 0.5,
-Megatron-LM core 0.1x, DeepSpeed 0.17, Unsloth, Liger-Kernel: the modules named in each comment.
+Megatron-LM core 0.1x, DeepSpeed 0.17, Unsloth, Liger-Kernel, and others: the modules named in each comment.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ class Profile:
     hold_logits: bool = False
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
     upcast_logits: bool = True
+    loss_in_place: bool = True
+    """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
+    compiles_loss: bool = False
+    """``compile`` covers the loss too."""
+    checkpoints_sublayers: bool = False
+    """Full checkpointing wraps norms, attention and MLP one by one, so each of the four keeps its input."""
+    offloads_reference: bool = False
+    """The reference model's parameters wait on the host."""
     shift_copy: bool = False
     """Where the release of transformers is not known: the loss copies the shifted logits (fms-main, fms-liger)."""
     padding_mask: bool = False
@@ -138,6 +146,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         rotary_kernel="modeling",
         modeling=False,
         norms_follow_autocast=False,
+        compiles_loss=True,
     ),
     # litgpt/model.py: RMSNorm in fp32 to its end, keys expanded to all heads; finetune/lora.py: the list of logit chunks
     # outlives the loss. Under bitsandbytes what is not quantized runs in fp32 (measured: litgpt-config-hub).
@@ -183,20 +192,154 @@ PROFILES: Final[Mapping[str, Profile]] = {
         modeling=False,
         upcast_logits=True,
     ),
+    # verl ``workers/fsdp_workers.py`` and ``trainer/config/engine/fsdp.yaml`` (Jan 2026): the actor in fp32, gathered in bf16 and
+    # reduced in fp32 by FSDP's own mixed precision, torch.optim.AdamW; ``workers/actor/dp_actor.py``: no labels, so no fp32
+    # logits, and flash-attn's cross entropy in place; the reference with ``CPUOffload(offload_params=True)``
+    "verl": replace(
+        _TRANSFORMERS,
+        name="verl",
+        weight_dtype="fp32",
+        compute_dtype="bf16",
+        optimizer="adamw_torch",
+        attention="flash2",
+        gradient_checkpointing="full",
+        loss_kernel="triton",
+        upcast_logits=False,
+        fsdp_upcasts_trainable=False,
+        micro_batch_size=None,
+        offloads_reference=True,
+    ),
+    # OpenRLHF ``models/actor.py`` (Aug 2026): logits converted to fp32 after the model, flash-attn's cross entropy on them, not
+    # in place (``models/utils.py``); DeepSpeed's own Adam, buckets "auto" (``utils/deepspeed/deepspeed_utils.py``)
+    "openrlhf": replace(
+        _TRANSFORMERS,
+        name="openrlhf",
+        weight_dtype="bf16",
+        compute_dtype="bf16",
+        attention="flash2",
+        loss_kernel="triton",
+        loss_in_place=False,
+        fsdp_upcasts_trainable=False,
+        micro_batch_size=None,
+    ),
+    # NeMo-RL ``models/dtensor/parallelize.py`` and ``models/policy/workers/dtensor_policy_worker.py`` (Aug 2026): loaded in fp32,
+    # FSDP2 with bf16 parameters, fp32 reduction and fp32 outputs; checkpoints around each norm, attention and MLP
+    "nemo-rl": replace(
+        _TRANSFORMERS,
+        name="nemo-rl",
+        weight_dtype="fp32",
+        compute_dtype="bf16",
+        optimizer="adamw_torch",
+        fsdp_upcasts_trainable=False,
+        checkpoints_sublayers=True,
+        micro_batch_size=None,
+    ),
+    # NeMo Automodel ``components/distributed/{config,parallelizer}.py``, ``components/loss/masked_ce.py`` (Aug 2026)
+    "nemo-automodel": replace(
+        _TRANSFORMERS,
+        name="nemo-automodel",
+        compute_dtype="bf16",
+        optimizer="adamw_torch",
+        fsdp_upcasts_trainable=False,
+        checkpoints_sublayers=True,
+        adapter_dtype="weight",
+        micro_batch_size=None,
+    ),
+    # ROLL ``distributed/strategy/fsdp2_strategy.py`` and ``models/model_providers.py`` (Aug 2026): trained models in fp32 under
+    # FSDP2, in the compute dtype under DeepSpeed; logits of the model as they are
+    "roll": replace(
+        _TRANSFORMERS,
+        name="roll",
+        compute_dtype="bf16",
+        attention="flash2",
+        fsdp_upcasts_trainable=False,
+        micro_batch_size=None,
+    ),
+    # prime-rl ``configs/trainer.py`` (Aug 2026): optimization_dtype and reduce_dtype float32, gathered in bf16, ``ac`` and
+    # ``fused_lm_head_token_chunk_size`` on, AdamW of torch.optim
+    "prime-rl": Profile(
+        "prime-rl",
+        weight_dtype="fp32",
+        compute_dtype="bf16",
+        optimizer="adamw_torch",
+        gradient_checkpointing="full",
+        attention="flash2",
+        norm_kernel="fused",
+        loss_kernel="fused_linear",
+        modeling=False,
+        norms_follow_autocast=False,
+    ),
+    # OLMo ``olmo/{config,train,model,optim}.py`` (Sep 2025): fp32 parameters under FSDP 1 and autocast; its AdamW is torch.optim's
+    "olmo": Profile(
+        "olmo",
+        weight_dtype="fp32",
+        compute_dtype="bf16",
+        optimizer="adamw_torch",
+        norm_kernel="fused",
+        rotary_kernel="modeling",
+        modeling=False,
+    ),
+    # nanotron ``helpers.py``, ``optim/gradient_accumulator.py``, ``parallel/tensor_parallel/functional.py`` (Apr 2026): bf16
+    # parameters with fp32 copies, whole fp32 gradient buffers, states sharded by stage 1, cross entropy in place on fp32 logits
+    "nanotron": Profile(
+        "nanotron",
+        weight_dtype="bf16",
+        optimizer="adamw_torch_fused",
+        attention="flash2",
+        norm_kernel="fused",
+        main_grads_fp32=True,
+        loss_kernel="triton",
+        distributed_optimizer=True,
+        modeling=False,
+        norms_follow_autocast=False,
+    ),
+    # MaxText ``configs/base.yml`` (Aug 2026): fp32 parameters and gradients, bf16 compute, remat 'full', logits cast to fp32. XLA
+    # fuses elementwise chains, and takes most of the device at start whatever is needed (``XLA_PYTHON_CLIENT_MEM_FRACTION``)
+    "maxtext": Profile(
+        "maxtext",
+        weight_dtype="fp32",
+        compute_dtype="bf16",
+        gradient_checkpointing="full",
+        attention="flash2",
+        norm_kernel="fused",
+        rotary_kernel="fused",
+        mlp_kernel="fused",
+        loss_kernel="triton",
+        loss_in_place=False,
+        modeling=False,
+        norms_follow_autocast=False,
+    ),
+    # PyTorch Lightning: ``training_step`` keeps the loss alone, so no logits live on
+    "lightning": replace(_TRANSFORMERS, name="lightning", fsdp_upcasts_trainable=False, micro_batch_size=None),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),
 }
 
 _SAME: Final[Mapping[str, str]] = {
     "nemo": "megatron",
+    "nemo-aligner": "megatron",
     "megatron-deepspeed": "megatron",
     "megatron-lm": "megatron",
+    "megatron-core": "megatron",
+    "megatron-bridge": "megatron",
+    "pai-megatron-patch": "megatron",
+    "primus": "megatron",
+    "slime": "megatron",
     "gpt-neox": "megatron",
     "transformers-loop": "peft",
     "llama-recipes": "accelerate",
+    "llama-cookbook": "accelerate",
     "fastchat": "transformers",
-    "verl": "transformers",
-    "openrlhf": "deepspeed",
+    "xtuner": "transformers",
+    "open-instruct": "transformers",
+    "lmflow": "transformers",
+    "alignment-handbook": "trl",
+    "open-r1": "trl",
+    "automodel": "nemo-automodel",
+    "olmo-core": "torchtitan",
     "torchao": "torchtune",
+    "lit-gpt": "litgpt",
+    "lit-llama": "litgpt",
+    "composer": "llm-foundry",
     "swift": "ms-swift",
     "colossalai": "generic",
 }

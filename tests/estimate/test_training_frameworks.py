@@ -1,0 +1,130 @@
+"""What frameworks do that their settings do not say, against bytes counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cfglint.catalog.accelerators import find_accelerators
+from cfglint.catalog.architecture import architecture_from_config
+from cfglint.estimate.result import GIB, Estimate
+from cfglint.estimate.training import estimate_training
+from cfglint.estimate.training.profiles import PROFILES, profile_of
+from cfglint.jobs.facts import CatalogueOrigin, FlagOrigin
+from cfglint.jobs.job import Hardware, ModelFacts, TrainingJob
+
+LLAMA_8B: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}
+PARAMETERS = 8_030_261_248
+LOGITS = 4 * 8192 * 128256
+"""Elements of the logits of four sequences of 8,192 tokens."""
+
+
+def estimate(framework: str, gpus: int = 8, **facts: Any) -> Estimate:
+    job = TrainingJob("job")
+    settings = {
+        "framework": framework,
+        "micro_batch_size": 4,
+        "sequence_length": 8192,
+        "packing": True,
+        "gradient_checkpointing": "full",
+        "attention": "flash2",
+        **facts,
+    }
+    for name, value in settings.items():
+        job.state(name, value, FlagOrigin(f"--{name}"))
+    origin = CatalogueOrigin("test")
+    job.model = ModelFacts("model", architecture_from_config(LLAMA_8B), "a config of the test", origin)
+    job.hardware = Hardware(
+        find_accelerators("H100-SXM"), "H100-SXM", gpus, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus")
+    )
+    return estimate_training(job)
+
+
+def component(found: Estimate, name: str) -> float:
+    return sum(c.bytes for c in found.memory.components if c.name == name)
+
+
+@pytest.mark.parametrize(
+    "framework",
+    ["verl", "openrlhf", "nemo-rl", "nemo-automodel", "roll", "prime-rl", "olmo", "nanotron", "maxtext", "lightning"],
+)
+def test_every_framework_that_a_dialect_reads_has_a_profile_of_its_own(framework: str) -> None:
+    assert profile_of(framework) == (PROFILES[framework], True)
+
+
+@pytest.mark.parametrize("framework", ["slime", "primus", "megatron-bridge", "nemo", "gpt-neox"])
+def test_frameworks_on_megatron_core(framework: str) -> None:
+    assert profile_of(framework)[0].name == "megatron"
+
+
+def test_verls_actor_is_stored_in_fp32_and_its_logits_stay_16_bit() -> None:
+    """Adam's foreach workspace, gradients and states in fp32 over eight ranks; no fp32 copy of the logits."""
+    found = estimate("verl", method="grpo", fsdp="full_shard", fsdp_version=1)
+    assert component(found, "weights") == pytest.approx(PARAMETERS * 4 / 8)
+    assert component(found, "optimizer states") == pytest.approx(PARAMETERS * 8 / 8)
+    # in place on 16-bit logits the loss stays below the peak of a block; torch's log-softmax does not
+    assert component(found, "logits and loss") == 0
+    widened = estimate("verl", method="grpo", fsdp="full_shard", fsdp_version=1, loss_kernel="torch")
+    assert component(widened, "logits and loss") >= 6 * LOGITS
+
+
+def test_openrlhf_converts_the_logits_and_keeps_their_gradient_beside_them() -> None:
+    found = estimate("openrlhf", method="full", zero_stage=3)
+    # fp32 logits and their fp32 gradient
+    assert component(found, "logits and loss") == pytest.approx(8 * LOGITS, rel=0.05)
+    assert component(found, "master weights") == pytest.approx(PARAMETERS * 4 / 8)
+
+
+def test_sublayers_that_are_checkpointed_one_by_one_keep_four_inputs() -> None:
+    """fused_linear, so that the peak is a block's: 32 layers of three more hidden states in bf16."""
+    facts: dict[str, Any] = {
+        "method": "full",
+        "weight_dtype": "fp32",
+        "fsdp": "full_shard",
+        "fsdp_version": 2,
+        "optimizer": "sgd",
+    }
+    whole = estimate("roll", loss_kernel="fused_linear", compute_dtype="bf16", **facts)
+    parts = estimate("nemo-rl", loss_kernel="fused_linear", compute_dtype="bf16", **facts)
+    more = component(parts, "activations") - component(whole, "activations")
+    assert more == pytest.approx(32 * 3 * 4 * 8192 * 4096 * 2, rel=0.02)
+
+
+def test_nanotron_keeps_whole_fp32_gradients_and_shards_states() -> None:
+    found = estimate("nanotron", method="pretrain", zero_stage=1, sequence_length=128, micro_batch_size=1)
+    assert component(found, "weights") == pytest.approx(PARAMETERS * 2)
+    gradients = component(found, "gradients") + component(found, "embedding gradient")
+    assert gradients == pytest.approx(PARAMETERS * 4, rel=0.001)
+    assert component(found, "master weights") == pytest.approx(PARAMETERS * 4 / 8)
+
+
+def test_torchtitan_compiles_its_loss() -> None:
+    """8 B over 8 ranks with op-level selective checkpointing: torchao's tutorial of June 2025 measured 30.89 GiB."""
+    facts: dict[str, Any] = {
+        "method": "pretrain",
+        "weight_dtype": "fp32",
+        "compute_dtype": "bf16",
+        "optimizer": "adamw_torch_fused",
+        "micro_batch_size": 1,
+        "gradient_checkpointing": "selective",
+        "attention": "sdpa",
+        "compile": True,
+        "fsdp": "full_shard",
+        "fsdp_version": 2,
+    }
+    released = estimate("torchtitan", framework_version="0.1.0", **facts).memory
+    assert released.reserved is not None
+    assert released.reserved.expected / GIB == pytest.approx(30.89, rel=0.08)
+    unknown = estimate("torchtitan", **facts).memory
+    assert unknown.reserved is not None
+    assert unknown.reserved.expected > released.reserved.expected > unknown.reserved.low
