@@ -35,7 +35,7 @@ class QuantizedWithoutAdapter(Rule):
         "https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/hparams/parser.py",
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/peft.py",
     )
-    catalogue = ("quant.full-ft-on-quantized", "quant.lf-rules")
+    catalogue = ("quant.full-ft-on-quantized", "quant.lf-rules", "quant.torch-compile")
     good = (
         example(
             "train.yaml",
