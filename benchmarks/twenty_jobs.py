@@ -74,7 +74,9 @@ class Story:
     def differences(self, telling: Telling, *, aligned: bool = False) -> dict[str, float]:
         """Relative differences of figures from the reference's."""
         mine = telling.aligned if aligned else telling.figures
-        return {name: mine[name] / value - 1 for name, value in self.reference.figures.items() if name in mine and value}
+        return {
+            name: mine[name] / value - 1 for name, value in self.reference.figures.items() if name in mine and value
+        }
 
 
 def read_fact(job: Job, name: str) -> Any:
@@ -155,7 +157,9 @@ def aligned(job: Job, reference: Job, names: Iterable[str]) -> Job:
 
 
 def stories(part: str = "") -> list[Story]:
-    return [story(folder) for folder in sorted(JOBS.iterdir()) if (folder / "facts.json").is_file() and part in folder.name]
+    return [
+        story(folder) for folder in sorted(JOBS.iterdir()) if (folder / "facts.json").is_file() and part in folder.name
+    ]
 
 
 def main() -> None:
@@ -173,7 +177,9 @@ def main() -> None:
             aligned = max((abs(v) for v in one.differences(telling, aligned=True).values()), default=0.0)
             ok = worst <= AGREE or bool(telling.explained and aligned <= AGREE)
             agree += ok
-            shown = "  ".join(f"{name} {value:.2f} ({off.get(name, 0):+.1%})" for name, value in telling.figures.items())
+            shown = "  ".join(
+                f"{name} {value:.2f} ({off.get(name, 0):+.1%})" for name, value in telling.figures.items()
+            )
             why = f"  explained by {', '.join(telling.explained)}: then {aligned:.1%}" if telling.explained else ""
             print(f"  {'' if ok else '! '}{telling.name:22} {shown}{why}")
             for name, (read, wanted) in telling.wrong().items():

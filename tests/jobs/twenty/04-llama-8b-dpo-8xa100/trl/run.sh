@@ -1,0 +1,7 @@
+#!/bin/bash
+#SBATCH --job-name=run
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:a100_80gb:8
+
+accelerate launch --config_file zero3.yaml scripts/dpo.py --config dpo.yaml

@@ -1,0 +1,8 @@
+#!/bin/bash
+#SBATCH --job-name=run
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:h100:8
+
+srun python megatron_gpt_pretraining.py --config-path=. --config-name=conf \
+    trainer.devices=8 trainer.num_nodes=8 model.micro_batch_size=1
