@@ -123,7 +123,8 @@ FUSED_EXPERT_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """LoRA targets of one expert's layers that PEFT turns into the fused parameters of transformers 5, by naming pattern.
 
-peft 0.21 ``utils/transformers_weight_conversion.py``; the pattern of a model type is transformers 5.24's
+The names are taken off the targets, so dense layers and shared experts of the same name get no adapter; Qwen2-MoE itself is not
+converted. peft 0.21 ``utils/transformers_weight_conversion.py``; the pattern of a model type is transformers 5.24's
 (``conversion_mapping.py``).
 """
 
@@ -133,7 +134,6 @@ _EXPERT_PATTERNS: Final[Mapping[str, str]] = {
     "minimax_m2": "mixtral",
     **dict.fromkeys(
         (
-            "qwen2_moe",
             "qwen3_moe",
             "qwen3_next",
             "olmoe",
@@ -153,6 +153,11 @@ _EXPERT_PATTERNS: Final[Mapping[str, str]] = {
         "qwen2_moe",
     ),
 }
+
+
+def converted_targets(model_type: str) -> frozenset[str]:
+    """Module names that PEFT takes off the LoRA targets of a model with fused experts."""
+    return frozenset(FUSED_EXPERT_TARGETS.get(_EXPERT_PATTERNS.get(model_type, ""), {}))
 
 
 def fused_expert_targets(model_type: str, names: tuple[str, ...], everything: bool) -> frozenset[str]:
@@ -184,6 +189,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "arcee": Style(gated=False, activation="relu2"),
     "minimax_m2": Style(qk_norm="full", rotary=0.5),
     "glm4_moe": Style(rotary=0.5),
+    "phimoe": Style(norm="layernorm"),
     "exaone4": Style(pre_norms=False, post_norms=True, qk_norm="head"),
     "llama4_text": Style(norm="gemma", all_experts=True),
     "bart": replace(_LAYERNORM_PLAIN, activation="gelu", softmax_fp32=False, packed_mask=False, upcast_loss=False),
@@ -233,7 +239,6 @@ _SAME: Final[Mapping[str, str]] = {
     "deepseek_v3": "llama",
     "minicpm": "granite",
     "phi3small": "phi3",
-    "phimoe": "llama",
     "gemma3": "gemma3_text",
     "olmoe": "qwen3",
     "mt5": "t5",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Tensor
-from cfglint.estimate.training.families import fused_expert_targets, slots_of
+from cfglint.estimate.training.families import converted_targets, fused_expert_targets, slots_of
 from cfglint.estimate.training.plan import Plan
 
 
@@ -63,6 +63,7 @@ def count_parameters(
         return _from_total(architecture, plan, stop - start)
     targets = _targets(architecture, plan)
     adapted = expert_adapters(architecture, plan)
+    taken = _taken_names(architecture, plan)
     for tensor in architecture.tensors:
         per_layer = tensor.elements * tensor.count
         if tensor.stack == "decoder":
@@ -107,7 +108,7 @@ def count_parameters(
             found.rows_columns += (tensor.shape[0] + tensor.shape[1]) * tensor.count * times
         else:
             found.rows_columns += tensor.elements * tensor.count * times
-        if plan.adapter and _targeted(tensor, plan, targets):
+        if plan.adapter and tensor.module not in taken and _targeted(tensor, plan, targets):
             rows, columns = tensor.shape
             found.adapter += on_rank(tensor, plan, plan.lora_rank * (rows + columns) * tensor.count * times)
             if plan.dora:
@@ -170,6 +171,13 @@ def expert_adapters(architecture: Architecture, plan: Plan) -> frozenset[str]:
     return fused_expert_targets(architecture.model_type, plan.lora_names, plan.lora_all_linear)
 
 
+def _taken_names(architecture: Architecture, plan: Plan) -> frozenset[str]:
+    """Names that mean the fused experts alone, where the model has any."""
+    if not plan.adapter or architecture.moe is None or separate_experts(plan):
+        return frozenset()
+    return converted_targets(architecture.model_type)
+
+
 def _fused_slot(tensor: Tensor) -> str:
     found = slots_of((tensor.module,))
     return "down" if "down" in found else "gate_up" if found & {"gate", "up", "gate_up"} else ""
@@ -207,8 +215,8 @@ def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
     """The projections of a block that carry an adapter."""
     if not plan.adapter:
         return frozenset()
-    if plan.lora_all_linear or not architecture.tensors:
+    if (plan.lora_all_linear and not _taken_names(architecture, plan)) or not architecture.tensors:
         return plan.lora_slots
-    targets = _targets(architecture, plan)
-    found = [_slot(tensor) for tensor in architecture.tensors if tensor.stack and _targeted(tensor, plan, targets)]
-    return frozenset().union(*found)
+    targets, taken = _targets(architecture, plan), _taken_names(architecture, plan)
+    tensors = [tensor for tensor in architecture.tensors if tensor.stack and tensor.module not in taken]
+    return frozenset().union(*(_slot(tensor) for tensor in tensors if _targeted(tensor, plan, targets)))

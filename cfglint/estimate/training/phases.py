@@ -60,15 +60,18 @@ def walk(
         f = run.footprint
         own = run.kept or f.input  # offloaded activations are on the device while their block runs
         if windows.copied_blocks:
-            copied = windows.outer_buffer + windows.block * 2 if not passed else windows.block * windows.copied_blocks
-            before = windows.block * passed if not windows.reshard else 0.0
-            consider(
-                "forward",
-                gradients=held,
-                activations=done + f.input,
-                gathered=windows.outer + copied + before,
-                casts=casts,
-            )
+            for position in sorted({0, run.count - 1}):
+                before = passed + position
+                copied = (
+                    windows.outer_buffer + windows.block * 2 if not before else windows.block * windows.copied_blocks
+                )
+                consider(
+                    "forward",
+                    gradients=held,
+                    activations=done + run.kept * position + f.input,
+                    gathered=windows.outer + copied + (0.0 if windows.reshard else windows.block * before),
+                    casts=casts,
+                )
         passed += run.count
         gathered = windows.outer + windows.block * windows.forward_blocks
         if not windows.reshard:
