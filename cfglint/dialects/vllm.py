@@ -236,27 +236,16 @@ SEVERAL = frozenset(
     ]
 )
 _STRUCTURED = frozenset(
-    [
-        "speculative_config",
-        "speculative-config",
-        "compilation_config",
-        "compilation-config",
-        "hf_overrides",
-        "hf-overrides",
-        "limit_mm_per_prompt",
-        "limit-mm-per-prompt",
-        "override_generation_config",
-        "override-generation-config",
-        "kv_transfer_config",
-        "kv-transfer-config",
-        "rope_scaling",
-        "rope-scaling",
-        "mm_processor_kwargs",
-        "mm-processor-kwargs",
-        "additional_config",
-        "additional-config",
-    ]
-)
+    spelling
+    for name in (
+        "speculative_config", "compilation_config", "hf_overrides", "limit_mm_per_prompt", "override_generation_config",
+        "kv_transfer_config", "kv_events_config", "rope_scaling", "mm_processor_kwargs", "additional_config",
+        "structured_outputs_config", "attention_config", "eplb_config", "pooler_config", "profiler_config",
+        "ec_transfer_config", "model_loader_extra_config", "default_chat_template_kwargs", "kernel_config",
+    )
+    for spelling in (name, name.replace("_", "-"))
+)  # fmt: skip
+"""Arguments whose value is a mapping."""
 
 
 def tag_is_engine_version(image: str) -> bool:

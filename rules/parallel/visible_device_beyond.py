@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cfglint.dialects.base import Launch
 from cfglint.jobs.facts import FileOrigin
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
+from cfglint.source.node import Sequence, at, value_at
 
-from ..serving.server import launch_of, runs
+from ..serving.server import docker_run, launch_of, runs
 
 IDS = re.compile(r"\d+(,\d+)*")
 
@@ -60,21 +62,40 @@ class VisibleDeviceBeyond(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or launch.gpus is None or not runs(job):
+        if launch is None or launch.image is None or not runs(job):
             return
-        if launch.image is None or launch.carrier not in ("kubernetes", "compose", "shell", "slurm"):
+        word, count = launch.environment.get("CUDA_VISIBLE_DEVICES"), _given(launch)
+        if word is None or count is None or not word.known or not IDS.fullmatch(word.text.strip()):
             return
-        word = launch.environment.get("CUDA_VISIBLE_DEVICES")
-        if word is None or not word.known or not IDS.fullmatch(word.text.strip()):
-            return
-        count, ids = launch.gpus[0], [int(part) for part in word.text.strip().split(",")]
-        beyond = [one for one in ids if one >= count]
+        beyond = [one for one in map(int, word.text.strip().split(",")) if one >= count]
         if not beyond:
             return
         yield self.finding(
             f"CUDA_VISIBLE_DEVICES names device {beyond[0]}, and the container has {count}, numbered from 0",
             FileOrigin(launch.document, ("CUDA_VISIBLE_DEVICES",), word.span, word.span),
-            (job.gpus_per_node, f"{count} given"),
             help="leave it out: the container sees the devices it was given and no others",
+            data={"given": count},
             job=job,
         )
+
+
+def _given(launch: Launch) -> int | None:
+    """GPUs that the container is given, whatever its environment leaves of them; None for all, or where it is not stated."""
+    run = docker_run(launch)
+    if run is not None:
+        words = [word.text.strip("\"'") for word in run.options.get("gpus", ())]
+        if not words or not words[-1].startswith("device="):
+            return int(words[-1]) if words and words[-1].isdigit() else None
+        return len(words[-1].removeprefix("device=").split(","))
+    if launch.container is None:
+        return None
+    if launch.carrier == "kubernetes":
+        count = value_at(launch.container, "resources", "limits", "nvidia.com/gpu")
+        return int(str(count)) if str(count).isdigit() else None
+    devices = at(launch.container, "deploy", "resources", "reservations", "devices")
+    if not isinstance(devices, Sequence) or len(devices.items) != 1:
+        return None
+    ids, count = at(devices.items[0], "device_ids"), value_at(devices.items[0], "count")
+    if isinstance(ids, Sequence):
+        return None if any("$" in getattr(item, "raw", "") for item in ids.items) else len(ids.items)
+    return int(str(count)) if str(count).isdigit() else None
