@@ -1,6 +1,7 @@
 """The settings table as pydantic models: what ``[tool.cfglint]`` may hold, with types and a line of help each.
 
-Imported only where a settings table exists: pydantic costs more than the rest of a small run. Keys are written with
+Imported only for a table that :mod:`cfglint.settings_schema` does not plainly accept: pydantic costs as much as a small
+run. Keys are written with
 hyphens. The JSON Schema that editors use comes from :class:`SettingsTable`.
 """
 
@@ -11,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
+
+from cfglint.settings_schema import GLOB
 
 
 def _hyphened(name: str) -> str:
@@ -38,7 +41,7 @@ def _glob(text: str) -> str:
     return text
 
 
-Glob = Annotated[str, AfterValidator(_glob)]
+Glob = Annotated[str, AfterValidator(_glob), Field(json_schema_extra={"format": GLOB})]
 Globs = Annotated[list[Glob], Field(min_length=1)]
 Level = Literal["error", "warning", "info"]
 

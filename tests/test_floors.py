@@ -14,7 +14,15 @@ FLOORS: list[set[str]] = [
     {"cfglint", "cfglint.formulas", "cfglint.precision", "cfglint.source", "cfglint.catalog"},
     {"cfglint.jobs"},
     {"cfglint.dialects", "cfglint.estimate"},
-    {"cfglint.settings", "cfglint.settings_table", "cfglint.discovery", "cfglint.snapshot", "cfglint.lint", "cfglint.testing"},
+    {
+        "cfglint.settings",
+        "cfglint.settings_schema",
+        "cfglint.settings_table",
+        "cfglint.discovery",
+        "cfglint.snapshot",
+        "cfglint.lint",
+        "cfglint.testing",
+    },
     {"cfglint_rules"},
     {"cfglint.report", "cfglint.cli", "cfglint.editor", "cfglint.__main__"},
 ]
