@@ -15,6 +15,9 @@ from cfglint.lint.rule import Rule, example
 
 from .sampling_batch import SamplingBatch, completions, in_words, sampling_batch
 
+COUNTS_ACCUMULATION_SINCE = "0.17"
+"""First TRL release that counts micro-batches of a step into the generation batch."""
+
 
 class GenerationBatch(Rule):
     """GRPO's generation batch is no multiple of `num_generations`: groups would be cut.
@@ -25,7 +28,8 @@ class GenerationBatch(Rule):
     accumulation on its own since 0.17.
 
     How sure: read in TRL 0.15 to 1.16. Reported only where the number of processes is known (from the files, a launcher or
-    ``--gpus``) or does not matter. Without a stated release the newer, milder meaning is used.
+    ``--gpus``) or does not matter. Without a stated release the newer, milder meaning is used, and what only the older one
+    refuses is information.
     """
 
     code = "RLH001"
@@ -41,15 +45,17 @@ class GenerationBatch(Rule):
     catalogue = ("rl.grpo-gen-batch-divisible",)
     good = (
         example(
-            "grpo.yaml",
-            """
-            model_name_or_path: Qwen/Qwen2.5-0.5B
-            dataset_name: trl-lib/DeepMath-103K
-            per_device_train_batch_size: 1
-            gradient_accumulation_steps: 8
-            num_generations: 8
-            learning_rate: 1.0e-6
-            """,
+            {
+                "grpo.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-0.5B
+                dataset_name: trl-lib/DeepMath-103K
+                per_device_train_batch_size: 1
+                gradient_accumulation_steps: 8
+                num_generations: 8
+                learning_rate: 1.0e-6
+                """,
+                "requirements.txt": "trl==1.16.0",
+            },
             gpus=1,
             gpu="H100",
         ),
@@ -123,7 +129,7 @@ class GenerationBatch(Rule):
         stated = context.version(job, "trl")
         if always_below(stated, "0.15"):
             return
-        old = batch.reading.dialect == "trl" and always_below(stated, "0.17")
+        old = batch.reading.dialect == "trl" and always_below(stated, COUNTS_ACCUMULATION_SINCE)
         micro = int(batch.micro_batch.value)
         whole = integer(batch.generation_batch.value) if batch.generation_batch else None
         if whole is not None:
@@ -144,6 +150,8 @@ class GenerationBatch(Rule):
                 return
         total = micro * world * turns
         if total % batch.num_generations == 0:
+            if stated is None and turns > 1 and batch.steps_per_generation is None and not axolotl:
+                yield from self._before_accumulation(job, batch, micro, world)
             return
         factors = f"{micro} × {in_words(world)}" + (f" × {turns}" if turns != 1 or not old else "")
         yield self.finding(
@@ -153,6 +161,20 @@ class GenerationBatch(Rule):
             help=_advice(batch, micro, world, turns, old),
             job=job,
             data={"generation_batch": total, "num_generations": batch.num_generations},
+        )
+
+    def _before_accumulation(self, job: TrainingJob, batch: SamplingBatch, micro: int, world: int) -> Iterator[Finding]:
+        """TRL's earlier check left accumulation out: what the current release takes, it refused."""
+        if micro * world % batch.num_generations == 0:
+            return
+        yield self.finding(
+            f"the generation batch is {completions(micro * world)} with TRL before {COUNTS_ACCUMULATION_SINCE}, which leaves "
+            f"accumulation out: no multiple of num_generations {batch.num_generations}",
+            *_places(batch, True),
+            help=f"state TRL's release, {COUNTS_ACCUMULATION_SINCE} or later",
+            severity="info",
+            confidence="low",
+            job=job,
         )
 
     def _stated_batch(self, job: TrainingJob, batch: SamplingBatch, whole: int, micro: int) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def codes(settings: str, trl: str = "", **files: str) -> list[tuple[str, str]]:
         ("==0.17.0", 1, 8, 8, False),
         ("==0.19.1", 2, 3, 4, True),
         ("==1.16.0", 2, 4, 4, False),
-        ("", 1, 8, 8, False),
+        ("", 8, 8, 8, False),
         ("", 1, 4, 8, True),
         (">=0.15", 3, 4, 8, True),
     ],
@@ -46,6 +46,12 @@ def test_the_batch_by_release(trl: str, micro: int, accumulation: int, generatio
         f"num_generations: {generations}\n"
     )
     assert codes(settings, trl) == ([("RLH001", "error")] if faulty else [])
+
+
+def test_what_only_older_releases_refuse_is_information() -> None:
+    settings = "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nnum_generations: 8\n"
+    assert codes(settings) == [("RLH001", "info")]
+    assert codes(settings, ">=0.17") == []
 
 
 def test_steps_per_generation_take_the_place_of_accumulation() -> None:
