@@ -128,3 +128,37 @@ def test_torchtitan_compiles_its_loss() -> None:
     unknown = estimate("torchtitan", **facts).memory
     assert unknown.reserved is not None
     assert unknown.reserved.expected > released.reserved.expected > unknown.reserved.low
+
+
+@pytest.mark.parametrize(
+    ("own", "method", "stored"),
+    [
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, "lora", 1.0),
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, "full", 2.0),
+        ({"quant_method": "mxfp4"}, "lora", 2.0),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "lora", 2.0),
+        ({"quant_algo": "FP8"}, "lora", 2.0),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "lora", 0.5625),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"type": "int", "num_bits": 4}}}},
+            "lora",
+            0.5 + 2.5 / 128,
+        ),
+    ],
+)
+def test_what_a_quantized_checkpoint_is_trained_as(own: dict[str, Any], method: str, stored: float) -> None:
+    job = TrainingJob("job")
+    facts = {"framework": "axolotl", "method": method, "micro_batch_size": 1, "sequence_length": 512}
+    for name, value in facts.items():
+        job.state(name, value, FlagOrigin(f"--{name}"))
+    architecture = architecture_from_config({**LLAMA_8B, "quantization_config": own, "dtype": "bfloat16"})
+    job.model = ModelFacts("model", architecture, "a config of the test", CatalogueOrigin("test"))
+    found = estimate_training(job)
+    embeddings = 2 * 128256 * 4096
+    rest = embeddings + 65 * 4096
+    # kbit_upcast: what bitsandbytes leaves alone becomes fp32
+    wide = 4 if own.get("quant_method") == "bitsandbytes" else 2
+    expected = (PARAMETERS - rest) * stored + rest * wide
+    assert component(found, "weights") == pytest.approx(expected, rel=0.02)
+    said = " ".join(found.assumptions)
+    assert ("trained as 16-bit ones" in said) is (stored == 2.0)

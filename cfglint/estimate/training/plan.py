@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.batch import derived_accumulation
@@ -279,7 +280,9 @@ def _method(read: Reader, profile: Profile) -> _Method:
     if quantization in ("none", ""):
         quantization = None
     elif quantization is None and read.job.value("quantization") is None:
-        quantization = _checkpoint_format(read)
+        adapts = any(word in stated for word in ("lora", "dora", "adapter"))
+        adapts = adapts or (lora_stated and (not stated or any(word in PREFERENCE for word in stated.split("-"))))
+        quantization = _checkpoint_format(read, profile, adapts)
     parts = stated.replace("_", "-").replace("+", "-").split("-") if stated else []
     if not parts:
         parts = ["qlora"] if quantization and lora_stated else ["lora"] if lora_stated or quantization else ["full"]
@@ -305,29 +308,66 @@ def _method(read: Reader, profile: Profile) -> _Method:
     )
 
 
-def _checkpoint_format(read: Reader) -> str | None:
-    """The quantization a checkpoint comes in, by its config or its name: what GPTQ, AWQ and bitsandbytes packed stays so."""
+UNTRAINED_FORMATS: Final = {
+    "mxfp4": "transformers trains no mxfp4 weights",
+    "nvfp4": "no trainer reads ModelOpt's weights",
+    "modelopt": "no trainer reads ModelOpt's weights",
+}
+"""Storage of checkpoints that is undone before training (transformers 5.24 ``quantizers/``: ``is_trainable``)."""
+
+
+def _checkpoint_format(read: Reader, profile: Profile, adapts: bool) -> str | None:
+    """The quantization that a checkpoint's weights are trained in, by its config or its name.
+
+    What GPTQ, AWQ, bitsandbytes and compressed-tensors packed stays so, and FP8 under adapters in transformers; everything
+    else becomes 16-bit, which the estimate says.
+    """
     model = read.job.model
     if model is None:
         return None
-    found = None
     own = model.architecture.quantization if model.architecture is not None else None
-    if own is not None:
-        method, bits = str(own.get("quant_method") or ""), own.get("bits") or own.get("w_bit") or 4
-        found = {"gptq": f"gptq-int{bits}", "awq": "awq-int4"}.get(method)
-        if method == "bitsandbytes":
-            found = "nf4" if own.get("load_in_4bit") or own.get("_load_in_4bit") else "int8"
-    elif model.format is not None:
-        words = set(_WORDS.findall(model.format.lower()))
-        bits = 8 if words & {"int8", "8bit", "8"} else 4
-        kinds = {"gptq": f"gptq-int{bits}", "awq": "awq-int4", "bnb": "nf4" if bits == 4 else "int8", "nf4": "nf4"}
-        found = next((kind for word, kind in kinds.items() if word in words), "int4" if "int4" in words else None)
+    found = _config_format(own) if own is not None else _name_format(model.format)
     if found is None:
         return None
     origin = "the checkpoint's own" if own is not None else "the checkpoint's name"
+    why = UNTRAINED_FORMATS.get(found)
+    if found == "fp8" and not (adapts and profile.modeling):
+        why = "FP8 weights carry adapters at most" if profile.modeling else f"{profile.name} converts them"
+    if why is not None:
+        read.assumptions.append(f"the checkpoint holds {found} weights ({origin}): trained as 16-bit ones, since {why}")
+        return None
     read.note("quantization", found, origin)
     read.assumptions.append(f"quantization is not stated: {found} ({origin})")
     return found
+
+
+def _config_format(own: Mapping[str, Any]) -> str | None:
+    """What a ``quantization_config`` says the weights are."""
+    method, algorithm = str(own.get("quant_method") or "").lower(), str(own.get("quant_algo") or "").lower()
+    bits = own.get("bits") or own.get("w_bit") or 4
+    if method == "bitsandbytes":
+        return "nf4" if own.get("load_in_4bit") or own.get("_load_in_4bit") else "int8"
+    if method == "compressed-tensors":
+        groups = own.get("config_groups")
+        weights = [group.get("weights") for group in groups.values()] if isinstance(groups, Mapping) else []
+        kinds = {(w.get("type"), w.get("num_bits")) for w in weights if isinstance(w, Mapping)}
+        known: dict[object, str] = {("int", 4): "int4", ("int", 8): "int8", ("float", 8): "fp8"}
+        return known.get(min(kinds, key=str, default=None))
+    if method == "modelopt" or (not method and algorithm):
+        return "nvfp4" if "fp4" in algorithm else "modelopt"
+    kinds_of = {"gptq": f"gptq-int{bits}", "awq": "awq-int4", "fp8": "fp8", "mxfp4": "mxfp4", "hqq": "hqq-int4"}
+    return kinds_of.get(method)
+
+
+def _name_format(format_: str | None) -> str | None:
+    """What a name that ends in ``-GPTQ``, ``-bnb-4bit``, ``-FP8`` says the weights are."""
+    if format_ is None:
+        return None
+    words = set(_WORDS.findall(format_.lower()))
+    bits = 8 if words & {"int8", "8bit", "8"} else 4
+    kinds = {"gptq": f"gptq-int{bits}", "awq": "awq-int4", "bnb": "nf4" if bits == 4 else "int8", "nf4": "nf4"}
+    kinds.update({"nvfp4": "nvfp4", "mxfp4": "mxfp4", "fp8": "fp8"})
+    return next((kind for word, kind in kinds.items() if word in words), "int4" if "int4" in words else None)
 
 
 @dataclass(frozen=True, slots=True)
