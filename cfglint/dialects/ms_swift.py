@@ -149,6 +149,7 @@ def _is_run(root: Mapping) -> bool:
         "micro_batch_size",
         "max_steps",
         "lora_rank",
+        "rlhf_type",
     )
     return bool(evidence(root, signs)) and "load_data_args" not in root
 

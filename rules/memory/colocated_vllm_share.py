@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.dialects.values import boolean, number
 from cfglint.formulas import GIB
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_at_least
@@ -27,7 +28,8 @@ class ColocatedVllmShare(Rule):
     How sure: with a known accelerator the low end of the training estimate is added to vLLM's share, and a finding means that
     the sum is too much. Otherwise a share above 0.5 is a warning for full training and information for adapters; TRL's own
     default is 0.3. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit
-    beside what training keeps: information from 0.7 on. The shares are parameters; `server` mode is left out. Where neither the mode nor TRL's release is stated it is
+    beside what training keeps: information from 0.7 on. In OpenRLHF `--colocate_all_models` shares the GPUs and
+    `--vllm_enable_sleep` frees them. The shares are parameters; `server` mode is left out. Where neither the mode nor TRL's release is stated it is
     information: TRL shares the GPUs by default since 1.0.
     """
 
@@ -102,6 +104,9 @@ class ColocatedVllmShare(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         dialects = {r.dialect for r in trainer_readings(job)}
+        if job.reading("openrlhf") is not None:
+            yield from self._openrlhf(job)
+            return
         if not dialects & {"trl", "ms-swift"}:
             return
         on = argument_on(job, "use_vllm")
@@ -150,6 +155,23 @@ class ColocatedVllmShare(Rule):
             severity=severity,
             job=job,
         )
+
+    def _openrlhf(self, job: TrainingJob) -> Iterator[Finding]:
+        """OpenRLHF puts vLLM on the training GPUs with ``--colocate_all_models``; ``--vllm_enable_sleep`` frees its share."""
+        reading, most = job.reading("openrlhf"), self.options["share"]
+        if reading is None or boolean(reading.value("colocate_all_models")) is not True:
+            return
+        share = number(reading.value("vllm_gpu_memory_utilization"))
+        if boolean(reading.value("vllm_enable_sleep")) is True or share is None or not isinstance(most, (int, float)):
+            return
+        if most < share <= 1:
+            yield self.finding(
+                f"vLLM keeps {share:.0%} of each GPU, {1 - share:.0%} is left for training on it",
+                reading.origin("vllm_gpu_memory_utilization"),
+                (reading.origin("colocate_all_models"), "on the training GPUs"),
+                help="add --vllm_enable_sleep, or lower vllm_gpu_memory_utilization",
+                job=job,
+            )
 
     def _sleeps(self, job: TrainingJob) -> bool:
         mode, level = argument_on(job, "vllm_enable_sleep_mode"), argument_number(job, "sleep_level")

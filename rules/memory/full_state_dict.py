@@ -89,11 +89,10 @@ class FullStateDict(Rule):
         if stated is None or adapters(job) is not False or not isinstance(total, int):
             return
         method = job.fact("method")
-        if not complete(job) and (method is None or isinstance(method.origin, DefaultOrigin)):
-            return  # a script may bring adapters of its own
+        own_script = not complete(job) and (method is None or isinstance(method.origin, DefaultOrigin))
         size, least = total * FULL_BYTES, self.options["from"]
         host = job.hardware.host_memory_bytes
-        over = host is not None and size > host
+        over = host is not None and size > host and not own_script  # a script may bring adapters of its own
         if not over and (not isinstance(least, (int, float)) or size < least * GIB):
             return
         severity: Severity = "warning" if over else "info"
