@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cfglint.settings import Settings, SettingsResolver
+from cfglint.settings import Settings, SettingsResolver, matcher
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -98,45 +98,8 @@ _matchers: dict[tuple[str, ...], Callable[[str], bool]] = {}
 def _exclude_matcher(settings: Settings) -> Callable[[str], bool]:
     known = _matchers.get(settings.exclude)
     if known is None:
-        known = _matchers[settings.exclude] = _plain_matcher(settings.exclude) or _glob_matcher(settings.exclude)
+        known = _matchers[settings.exclude] = matcher(settings.exclude)
     return known
-
-
-def _glob_matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    import pathspec
-
-    spec = pathspec.GitIgnoreSpec.from_lines(patterns)
-    return lambda path: bool(spec.match_file(path))
-
-
-_PLAIN: Final = re.compile(r"(\*?)([\w.-]+)(/?)")
-
-
-def _plain_matcher(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """A matcher for names, ends of names (``*.lock``) and folders (``venv/``), as the defaults are; None for other
-    patterns. Importing pathspec takes longer than linting a file."""
-    names: set[str] = set()
-    folders: set[str] = set()
-    ends: list[str] = []
-    for pattern in patterns:
-        plain = _PLAIN.fullmatch(pattern)
-        if plain is None or (plain[1] and plain[3]):
-            return None
-        if plain[1]:
-            ends.append(plain[2])
-        else:
-            (folders if plain[3] else names).add(plain[2])
-
-    def matches(path: str) -> bool:
-        *above, name = path.split("/")
-        steps = [*above, name] if name else above
-        return (
-            not folders.isdisjoint(above)
-            or not names.isdisjoint(steps)
-            or any(step.endswith(end) for end in ends for step in steps)
-        )
-
-    return matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfglint.discovery import _plain_matcher, discover, is_candidate
-from cfglint.settings import DEFAULT_EXCLUDE, SettingsResolver
+from cfglint.discovery import discover, is_candidate
+from cfglint.settings import DEFAULT_EXCLUDE, SettingsResolver, _plain_matcher
 
 
 @pytest.fixture
@@ -109,13 +109,16 @@ STEPS = st.sampled_from(
 
 @given(st.lists(STEPS, min_size=1, max_size=4), st.booleans())
 def test_plain_patterns_match_what_gitignore_would(steps: list[str], folder: bool) -> None:
-    patterns = (*DEFAULT_EXCLUDE, "*.lock", "b.yaml")
+    patterns = (*DEFAULT_EXCLUDE, "*.lock", "b.yaml", "a/**", "venv/a/**", "b/b.yaml/**")
     plain, spec = _plain_matcher(patterns), pathspec.GitIgnoreSpec.from_lines(patterns)
     assert plain is not None
     path = "/".join(steps) + ("/" if folder else "")
     assert plain(path) == spec.match_file(path)
 
 
-@pytest.mark.parametrize("pattern", ["a/b", "*.lock/", "a*b", "!keep.yaml", "**/x", "[ab].yaml", "/top.yaml"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["a/b", "*.lock/", "a*b", "!keep.yaml", "**/x", "[ab].yaml", "/top.yaml", "/a/**", "**", "a/*/**", "a/**/b"],
+)
 def test_other_patterns_are_left_to_pathspec(pattern: str) -> None:
     assert _plain_matcher(("venv/", pattern)) is None
