@@ -386,6 +386,8 @@ class _Reader:
         for extra in inline:
             if extra.role != "part":  # a part (a conversion, an evaluation) makes no job of the launch
                 extra.context["launched_by"] = reading
+        if inline and all(extra.role == "part" for extra in inline):
+            reading.context["trains"] = False
         reading.context["arguments"] = mapping
         yield reading
         yield from inline

@@ -94,6 +94,24 @@ def _pragma_dialect(file: SourceFile) -> str | None:
 
 
 def _document(document: Document, forced: str | None) -> list[Reading]:
+    return [*_own(document, forced), *_inside(document)]
+
+
+def _inside(document: Document) -> list[Reading]:
+    """Readings of config files that stand inside the document: a script writes them, or a ConfigMap holds them."""
+    from cfglint.dialects.carriers.inline_files import INSIDE, inline_files
+
+    readings = []
+    for name, file in inline_files(document):
+        for inner in file.documents if not file.skipped else []:
+            for reading in _own(inner, None):
+                reading.context[INSIDE] = name
+                reading.carrier = reading.carrier or ("shell" if document.script is not None else "kubernetes")
+                readings.append(reading)
+    return readings
+
+
+def _own(document: Document, forced: str | None) -> list[Reading]:
     if document.script is not None:
         return _launches(document, _script_launches)
     root = document.root

@@ -98,6 +98,13 @@ class _Linker:
         self.by_path: dict[str, list[Reading]] = {}
         for reading in readings:
             self.by_path.setdefault(os.path.normpath(reading.document.path), []).append(reading)
+        self.inside: dict[tuple[str, str], list[Reading]] = {}
+        """Readings of files that stand inside others, by the outer file's path and the inner one's name."""
+        for reading in readings:
+            name = reading.context.get("inside")
+            if name is not None:
+                key = (reading.document.path, os.path.normpath(name))
+                self.inside.setdefault(key, []).append(reading)
         self.inline: dict[int, list[Reading]] = {}
         """Readings of the arguments a launch line gives, by the ``id`` of the launch."""
         for reading in readings:
@@ -164,6 +171,8 @@ class _Linker:
                 drafts.extend([config, *_over(inline, config), launch] for config in configs)
             elif any(r.role == "run" for r in inline):
                 drafts.append([*inline, launch])
+            elif launch.context.get("trains") is False:
+                self._follow([launch])  # the files it names are no jobs of their own either
             elif inline or any(r.role in PART_ROLES for r in launch.references):
                 drafts.append([launch, *inline])
         for run in self.readings:
@@ -264,7 +273,10 @@ class _Linker:
         return found[0].document if found else self.around.document(path)
 
     def resolve(self, reference: Reference) -> list[Reading]:
-        """Readings of the file a reference names: among the files given, else on disk."""
+        """Readings of the file a reference names: written by the same script, among the files given, else on disk."""
+        written = self.inside.get((reference.origin.document.path, os.path.normpath(reference.target)))
+        if written is not None:
+            return written
         for path in candidate_paths(reference, self.around.root):
             found = self.by_path.get(path)
             if found is not None:

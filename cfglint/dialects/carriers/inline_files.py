@@ -1,0 +1,113 @@
+"""Config files that stand inside another file: written by a script's heredoc, or held in a ConfigMap.
+
+Each becomes a document of its own whose text is that of the outer file with all else blanked out, so that every place in it is
+the place in the outer file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from cfglint.source import parse_text
+from cfglint.source.detect import detect_format
+from cfglint.source.node import Document, Mapping, Scalar, SourceFile, Span, value_at
+from cfglint.source.shell import Command, Word, commands_of
+
+INSIDE: Final = "inside"
+"""Key of a reading's context: the name of the file that it was read from, where that stands inside another."""
+
+MOST_FILES: Final = 8
+"""Files that are read inside one."""
+LONGEST: Final = 2**17
+"""Characters of an outer file up to which it is searched."""
+
+_NAMES: Final = (".json", ".yaml", ".yml", ".toml")
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)")
+_QUOTED: Final = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+
+
+def inline_files(document: Document) -> Iterator[tuple[str, SourceFile]]:
+    """Name and content of each config file inside a document."""
+    text = document.file.text
+    if len(text) > LONGEST:
+        return
+    found = _written(document) if document.script is not None else _held(document)
+    for number, (name, span, content) in enumerate(found):
+        if number >= MOST_FILES:
+            return
+        blanked = _blank(text[: span.start]) + content + _blank(text[span.end :])
+        file = parse_text(document.path, blanked, detect_format(name))
+        file.text = text  # what is shown and edited is the outer file
+        yield name, file
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\r\n]", " ", text)
+
+
+def _written(document: Document) -> Iterator[tuple[str, Span, str]]:
+    """``cat > ds_config.json <<EOF``: the variables that the script sets are put in where they fit."""
+    script = document.script
+    if document.file.format != "shell" or script is None or "<<" not in document.file.text:
+        return
+    for command in script.commands:
+        output, span = _output(command), command.heredoc_span
+        if output is None or span is None or not output.known or not output.text.lower().endswith(_NAMES):
+            continue
+        yield output.text, span, _filled(document, document.file.text[span.start : span.end])
+
+
+def _output(command: Command) -> Word | None:
+    """Where ``cat`` or ``tee`` puts what it reads."""
+    words = [word for word in command.words if not word.text.startswith("-")]
+    name = os.path.basename(words[0].text) if words else ""
+    if name == "tee":
+        return words[1] if len(words) > 1 else None
+    return command.output if name in ("cat", "") else None
+
+
+def _filled(document: Document, content: str) -> str:
+    """``content`` with known variables outside quotes replaced by their values, padded to the same length."""
+    places = list(_VARIABLE.finditer(_QUOTED.sub(lambda m: " " * len(m.group()), content)))
+    names = list(dict.fromkeys(match.group(1) or match.group(2) for match in places))
+    if not names:
+        return content
+    values = _values(document, names)
+    made, at = "", 0
+    for match in places:
+        value = values.get(match.group(1) or match.group(2))
+        made += content[at : match.start()]
+        size = match.end() - match.start()
+        made += value.ljust(size) if value is not None and len(value) <= size else content[match.start() : match.end()]
+        at = match.end()
+    return made + content[at:]
+
+
+def _values(document: Document, names: list[str]) -> dict[str, str]:
+    """What the script's variables hold when it has run to its end, where that is known."""
+    text = document.file.text
+    use = f"\n: {' '.join(f'x{chr(34)}${{{name}}}{chr(34)}' for name in names)}\n"
+    offsets = [*range(len(text)), *([max(0, len(text) - 1)] * len(use))]
+    commands = commands_of(document.file, text + use, offsets)
+    words = commands[-1].words[1:] if commands and commands[-1].program == ":" else []
+    return {name: word.text[1:] for name, word in zip(names, words, strict=False) if word.known and len(word.text) > 1}
+
+
+def _held(document: Document) -> Iterator[tuple[str, Span, str]]:
+    """``data`` of a ConfigMap: block scalars, whose indentation YAML, JSON and TOML take as it is."""
+    root = document.root
+    if not isinstance(root, Mapping) or value_at(root, "kind") != "ConfigMap":
+        return
+    data = root.get("data")
+    text = document.file.text
+    for name, entry in (data.index if isinstance(data, Mapping) else {}).items():
+        value = entry.value
+        if not isinstance(value, Scalar) or value.style != "literal" or not name.lower().endswith(_NAMES):
+            continue
+        start = text.find("\n", value.span.start, value.span.end) + 1
+        if start > 0:
+            span = Span(start, value.span.end)
+            yield name, span, text[span.start : span.end]
