@@ -28,7 +28,7 @@ class CommunicationBuffers(Rule):
     memory; 2e8 needs 3.6 GB and costs little.
 
     How sure: the count is the documentation's, an upper bound: a model with fewer parameters per rank fills no bucket. It is
-    information, for ZeRO 1 and 2 with overlap stated, a known GPU, and models of at least a bucket's size.
+    information, for ZeRO 1 and 2 with overlap stated, a known GPU, and models that are not known to be smaller than a bucket.
     """
 
     code = "MEM019"
@@ -83,7 +83,7 @@ class CommunicationBuffers(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         settings = deepspeed_settings(job)
-        if settings is None or job.partial or not job.hardware.candidates or job.architecture is None:
+        if settings is None or not job.hardware.candidates:
             return
         stage = settings.integer("zero_optimization", "stage")
         if stage not in (1, 2) or settings.on("zero_optimization", "overlap_comm") is not True:
@@ -97,10 +97,10 @@ class CommunicationBuffers(Rule):
             if bucket is not None:
                 where = settings.fact("zero_optimization", key)
             size += (DEFAULT_BUCKET if bucket is None else bucket) * ELEMENT_BYTES * OVERLAP_FACTOR
-        total = job.architecture.total_parameters
+        total = job.architecture.total_parameters if job.architecture is not None else None
         capacity = max(a.usable_bytes for a in job.hardware.candidates)
         share = self.options["share"]
-        if not isinstance(total, int) or total < DEFAULT_BUCKET or not isinstance(share, (int, float)):
+        if (isinstance(total, int) and total < DEFAULT_BUCKET) or not isinstance(share, (int, float)):
             return
         if size < share * capacity:
             return

@@ -16,6 +16,9 @@ from ..trainer import argument, argument_on, trainer_readings, word
 LOGIT_BYTES = 4
 """Logits are gathered in fp32: autocast's output is converted back by Accelerate."""
 
+METRIC_KEYS = ("compute_metrics", "include_inputs_for_metrics", "include_for_metrics")
+"""Arguments that only runs with a metric of their own have: the first is scripts', the others are transformers'."""
+
 
 class EvaluationLogits(Rule):
     """Evaluation keeps the logits of every example until its end.
@@ -25,7 +28,8 @@ class EvaluationLogits(Rule):
     start. `eval_accumulation_steps` only moves them to the host.
 
     How sure: in transformers' `evaluation_loop`, and reported for years. The metric function is in code, so a file shows it
-    only through `metric_for_best_model` (anything but a loss) or `prediction_loss_only: false`. It is a warning where one
+    only through `metric_for_best_model` (anything but a loss), `prediction_loss_only: false` or arguments about metrics
+    (`compute_metrics`, `include_for_metrics`). It is a warning where one
     example keeps 64 MiB or more, else information. LLaMA-Factory reduces logits first, and Axolotl and TRL bring
     metrics of their own: they are left out.
     """
@@ -123,6 +127,10 @@ class EvaluationLogits(Rule):
         loss_only = argument_on(job, "prediction_loss_only")
         if loss_only is not None:
             return None if loss_only.value else argument(job, "prediction_loss_only")
+        for key in METRIC_KEYS:
+            own = argument(job, key)
+            if own is not None and word(own) not in ("", "no", "none", "false"):
+                return own
         metric = argument(job, "metric_for_best_model")
         name = word(metric)
         causal = argument(job, "block_size", "max_seq_length", "max_length", "model_max_length")
