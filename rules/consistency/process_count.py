@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.jobs.facts import DerivedOrigin, Fact, FileOrigin, Reading
+from cfglint.jobs.facts import DerivedOrigin, Fact, FileOrigin, FlagOrigin, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
@@ -24,8 +24,8 @@ class ProcessesAgainstGpus(Rule):
     `num_processes` counts all machines together, torchrun's `nproc_per_node` one machine, and mixing these up is the usual
     cause.
 
-    How sure: both numbers are read, from the launcher on one side and from SLURM, Kubernetes or a settings comment on the
-    other; values that depend on variables are left out. Fewer processes than GPUs can be meant (a GPU is kept for a
+    How sure: both numbers are read, from the launcher on one side and from SLURM, Kubernetes, a settings comment or `--gpus`
+    on the other; values that depend on variables are left out. Fewer processes than GPUs can be meant (a GPU is kept for a
     generation server), so that is information for strict readers.
     """
 
@@ -70,6 +70,21 @@ class ProcessesAgainstGpus(Rule):
     )
     bad = (
         example(
+            "accelerate.yaml",
+            """
+            compute_environment: LOCAL_MACHINE
+            distributed_type: MULTI_GPU
+            mixed_precision: bf16
+            num_machines: 2
+            num_processes: 8
+            """,
+            gpu="A100-80GB",
+            gpus=8,
+            nodes=2,
+            at="num_processes",
+            count=1,
+        ),
+        example(
             "train.sbatch",
             """
             #!/bin/bash
@@ -93,6 +108,9 @@ class ProcessesAgainstGpus(Rule):
             origin = fact.origin
             if isinstance(origin, DerivedOrigin):
                 origin = next((o for o in origin.inputs if isinstance(o, FileOrigin)), origin)
+            if isinstance(origin, FlagOrigin):
+                present = present or Fact(fact.value, origin)
+                continue
             if not isinstance(origin, FileOrigin):
                 continue
             key = str(origin.route[-1]) if origin.route else ""
@@ -103,6 +121,16 @@ class ProcessesAgainstGpus(Rule):
         if started is None or present is None or started.value == present.value:
             return
         more = started.value > present.value
+        machines = job.value("nodes")
+        if isinstance(machines, int) and machines > 1 and started.value * machines == present.value:
+            yield self.finding(
+                f"num_processes counts all {machines} machines: {started.value} of {present.value} GPUs are used on each",
+                (started, f"{started.value * machines} processes in all"),
+                (present, f"{present.value} GPUs per machine"),
+                help=f"num_processes: {present.value * machines}",
+                job=job,
+            )
+            return
         finding = self.finding(
             f"{started.value} process{' is' if started.value == 1 else 'es are'} started per machine, which has {present.value} "
             f"GPU{'s' if present.value != 1 else ''}",
