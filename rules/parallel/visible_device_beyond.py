@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -25,7 +26,8 @@ class VisibleDeviceBeyond(Rule):
     CUDA_VISIBLE_DEVICES=2 the server sees none: "No CUDA GPUs are available".
 
     How sure: the number of GPUs is stated for the same container (Kubernetes limit, compose count or ids, ``--gpus``), and
-    an id is not below it. With all GPUs given the ids are the host's, and nothing is said.
+    an id is not below it. CUDA sees the devices before the first id that does not exist: where those are as many as the server
+    uses (`0,1,2,3` for one GPU), nothing is said. With all GPUs given the ids are the host's, and nothing is said either.
     """
 
     code = "PAR108"
@@ -52,6 +54,7 @@ class VisibleDeviceBeyond(Rule):
             """
     good = (
         example("pod.yaml", _POD.format(ids="0")),
+        example("pod.yaml", _POD.format(ids="0,1,2,3"), note="CUDA sees device 0, which is all the server uses"),
         example(
             "serve.sh",
             "docker run --gpus all -e CUDA_VISIBLE_DEVICES=3 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct",
@@ -67,8 +70,9 @@ class VisibleDeviceBeyond(Rule):
         word, count = launch.environment.get("CUDA_VISIBLE_DEVICES"), _given(launch)
         if word is None or count is None or not word.known or not IDS.fullmatch(word.text.strip()):
             return
-        beyond = [one for one in map(int, word.text.strip().split(",")) if one >= count]
-        if not beyond:
+        named = [int(one) for one in word.text.strip().split(",")]
+        beyond = [one for one in named if one >= count]
+        if not beyond or named.index(beyond[0]) >= _needed(job):
             return
         yield self.finding(
             f"CUDA_VISIBLE_DEVICES names device {beyond[0]}, and the container has {count}, numbered from 0",
@@ -77,6 +81,12 @@ class VisibleDeviceBeyond(Rule):
             data={"given": count},
             job=job,
         )
+
+
+def _needed(job: ServingJob) -> int:
+    """GPUs of a node that the server takes: tensor × pipeline, one where nothing is stated."""
+    sizes = [job.value(f"{kind}_parallel_size") for kind in ("tensor", "pipeline")]
+    return math.prod(size for size in sizes if isinstance(size, int) and size > 0)
 
 
 def _given(launch: Launch) -> int | None:

@@ -11,17 +11,23 @@ from cfglint.lint.rule import Rule, example
 
 from .server import before, number, runs_vllm, since, statement, switch
 
+IGNORES_UNTIL = "0.12"
+"""First release not read in which the V1 engine may obey ``--no-enable-chunked-prefill``; 0.11.0 sets it to True."""
+OBEYS_SINCE = "0.15"
+"""First release read that obeys it, with a warning."""
+
 
 class SchedulerLimits(Rule):
     """vLLM scheduler limits that contradict each other, or chunked prefill switched off where it is not meant to be.
 
     `long_prefill_token_threshold` above `max_model_len` and `max_num_active_seqs` above `max_num_seqs` are refused. More
     `max_num_batched_tokens` than `max_num_seqs` × `max_model_len` can never be filled, but is profiled: activation memory is
-    lost to the cache. The V1 engine (0.8 and later) warns that a generating model without chunked prefill "may cause the
-    engine to crash or produce incorrect outputs".
+    lost to the cache. The V1 engine of 0.8 to 0.11 always prefills in chunks, whatever the switch says; 0.15 and later obey it and
+    warn that this "may cause the engine to crash or produce incorrect outputs".
 
     How sure: the checks of vLLM 0.33.0 (config/scheduler.py, engine/arg_utils.py). The first two are errors, the third is a
-    warning; chunked prefill is a warning where the stated release has the V1 engine and information without one. Models that vLLM itself runs without chunked prefill (pooling) are left out where `runner` or `task` says so.
+    warning; chunked prefill is a warning where the stated release obeys the switch and information else
+    (read in 0.8.0, 0.9.2, 0.11.0, 0.15.0 and later). Models that vLLM itself runs without chunked prefill (pooling) are left out where `runner` or `task` says so.
     """
 
     code = "SRV024"
@@ -94,11 +100,14 @@ class SchedulerLimits(Rule):
         kinds = [statement(job, name) for name in ("runner", "task")]
         if any(fact is not None and fact.value not in ("generate", "auto") for fact in kinds):
             return
+        ignored = since(job, "0.8") and before(job, IGNORES_UNTIL)
         yield self.finding(
-            "chunked prefill is switched off, which vLLM's engine does not officially support for generating models",
+            "chunked prefill is switched off, which the V1 engine of 0.8 to 0.11 passes over"
+            if ignored
+            else "chunked prefill is switched off, which vLLM's engine does not officially support for generating models",
             statement(job, "enable_chunked_prefill"),
             help="leave it on; --long-prefill-token-threshold bounds what long prompts take of a step",
-            severity="warning" if since(job, "0.8") else "info",
+            severity="warning" if since(job, OBEYS_SINCE) else "info",
             confidence="medium",
             job=job,
         )
