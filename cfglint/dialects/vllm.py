@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import basename, image_version, program
@@ -248,12 +248,18 @@ _STRUCTURED = frozenset(
 """Arguments whose value is a mapping."""
 
 
+_BUILT_ON: Final = re.compile(r"v\d+\.\d+\.\d+(?:\.post\d+)?-[a-z0-9]")
+
+
 def tag_is_engine_version(image: str) -> bool:
     """Whether the image's tag is vLLM's own version: the project's images and mirrors of them, not builds of others
     (``lmcache/vllm-openai`` counts its own releases)."""
-    repository = image.split("@")[0].rpartition(":")[0] or image
-    parts = repository.split("/")
-    return parts[-1] in IMAGES and (len(parts) == 1 or parts[-2] != "lmcache")
+    repository, _, tag = image.split("@")[0].rpartition(":")
+    parts = (repository or image).split("/")
+    if len(parts) > 1 and parts[-2] == "lmcache":
+        return False
+    # `vllm-openai-nixl:v0.10.2-nixl-0.7.1`: others' builds keep the release they build on in front
+    return parts[-1] in IMAGES or (parts[-1].startswith("vllm-openai-") and _BUILT_ON.match(tag) is not None)
 
 
 def _program_name(launch: Launch) -> str:

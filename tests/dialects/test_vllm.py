@@ -54,6 +54,9 @@ def test_keys_are_read_by_their_own_name(key: str, name: str, negated: bool) -> 
         ("vllm/vllm-openai:v0.18.1", True),
         ("registry.example.com/mirror/vllm/vllm-openai:v0.18.1", True),
         ("lmcache/vllm-openai:v0.3.9", False),
+        ("registry/team/vllm-openai-kvcache-nixl:v0.10.2-nixl-0.7.1", True),
+        ("registry/team/vllm-openai-kvcache:v0.3", False),
+        ("lmcache/vllm-openai-nightly:v0.3.9-x", False),
         ("our/vllm-fork:v1.2.0", False),
     ],
 )
