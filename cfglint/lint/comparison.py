@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.jobs.facts import DefaultOrigin, DerivedOrigin, Fact, FileOrigin
 from cfglint.jobs.job import Job
+from cfglint.lint.context import Context
 from cfglint.lint.engine import RunResult
 from cfglint.lint.finding import SEVERITY_ORDER, Finding, route_text
 from cfglint.source.node import Route
@@ -77,8 +78,7 @@ class JobChange:
 
     before: Job | None
     after: Job | None
-    before_estimate: Estimate | None
-    after_estimate: Estimate | None
+    contexts: tuple[Context, Context]
     facts: list[FactChange] = field(default_factory=list)
     findings: FindingChanges = field(default_factory=FindingChanges)
 
@@ -88,6 +88,14 @@ class JobChange:
         job = self.after or self.before
         assert job is not None
         return job
+
+    @cached_property
+    def before_estimate(self) -> Estimate | None:
+        return None if self.before is None else self.contexts[0].estimate(self.before)
+
+    @cached_property
+    def after_estimate(self) -> Estimate | None:
+        return None if self.after is None else self.contexts[1].estimate(self.after)
 
     @property
     def renamed(self) -> bool:
@@ -103,10 +111,19 @@ class JobChange:
 
     @cached_property
     def estimate_differs(self) -> bool:
+        if (
+            not self.facts
+            and self.before is not None
+            and self.after is not None
+            and _same_inputs(self.before, self.after)
+        ):
+            return False  # most jobs of a repository: not worth two estimates
         return _figures(self.before_estimate) != _figures(self.after_estimate)
 
     @property
     def verdicts(self) -> tuple[str | None, str | None]:
+        if self.status == "same":
+            return None, None
         before, after = self.before_estimate, self.after_estimate
         return before.memory.verdict if before else None, after.memory.verdict if after else None
 
@@ -150,8 +167,7 @@ def compare(before: RunResult, after: RunResult) -> Comparison:
         JobChange(
             old,
             new,
-            before.context.estimate(old) if old is not None else None,
-            after.context.estimate(new) if new is not None else None,
+            (before.context, after.context),
             _facts(old, new) if old is not None and new is not None else [],
         )
         for old, new in pairs
@@ -219,6 +235,19 @@ def _statements(job: Job) -> set[tuple[str, str]]:
         for fact in job.statements(name)
         if isinstance(fact.origin, FileOrigin)
     }
+
+
+def _same_inputs(one: Job, other: Job) -> bool:
+    """Whether two jobs with the same facts also have the very same files, model and hardware."""
+    files = [[id(reading.document.file) for reading in job.readings] for job in (one, other)]
+    return (
+        files[0] == files[1]
+        and one.versions == other.versions
+        and one.hardware.candidates == other.hardware.candidates
+        and one.hardware.world_size == other.hardware.world_size
+        and one.hardware.host_memory_bytes == other.hardware.host_memory_bytes
+        and one.architecture == other.architecture
+    )
 
 
 def _renamed_files(pairs: Iterable[tuple[Job | None, Job | None]]) -> dict[str, str]:
