@@ -23,9 +23,13 @@ VERSION: Final = 1
 LEAST: Final = {
     "zero_stage": 0, "max_steps": -1, "max_model_len": -1, "dataset_tokens": 0, "epochs": 0,
     "cpu_offload_gb": 0, "swap_space": 0, "gpu_memory_utilization": 0, "mem_fraction_static": 0,
+    "rollout_gpu_memory_utilization": 0,
 }  # fmt: skip
 """Smallest number a key takes; 1 where it stands for a size or a count. -1 is the frameworks' word for no limit."""
-MOST: Final = {"zero_stage": 3, "fsdp_version": 2, "gpu_memory_utilization": 1, "mem_fraction_static": 1}
+MOST: Final = {
+    "zero_stage": 3, "fsdp_version": 2, "gpu_memory_utilization": 1, "mem_fraction_static": 1,
+    "rollout_gpu_memory_utilization": 1,
+}  # fmt: skip
 
 
 def fact_names(kind: str) -> set[str]:

@@ -252,6 +252,10 @@ def _state_generation(facts: FactReader, trainer: str) -> None:
             context[key] = facts.value(key)
     if context:
         facts.reading.context["trainer_settings"] = context
+    if facts.on("use_vllm") and text(facts.value("vllm_mode")) == "colocate":
+        if facts.number("rollout_gpu_memory_utilization", "vllm_gpu_memory_utilization", low=0) is None:
+            facts.default("rollout_gpu_memory_utilization", 0.3, "trl", "", "vllm_gpu_memory_utilization")
+        facts.boolean("rollout_sleeps", "vllm_enable_sleep_mode")
 
 
 def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = "", hint: str = "") -> Reading:

@@ -187,6 +187,7 @@ def _read_ppo(facts: ResolvingReader, command: str) -> None:
             model.state("gradient_checkpointing", "full" if checkpointing else "none", "enable_gradient_checkpointing")
         elif command:
             model.default("gradient_checkpointing", "full", "verl", "", "enable_gradient_checkpointing")
+    _state_rollout(facts, actor, command)
     _state_method(facts, model, command)
     optimizer = actor.under("optim")
     _state_optimizer(optimizer, megatron, command)
@@ -298,6 +299,21 @@ def _state_fsdp(actor: ResolvingReader, strategy: str | None, command: str) -> N
         ("fsdp_config", "ulysses_sequence_parallel_size"),
         low=1,
     )
+
+
+def _state_rollout(facts: ResolvingReader, actor: ResolvingReader, command: str) -> None:
+    """The engine on the actor's own devices: its share, and who makes room for whom (``trainer/config/rollout/rollout.yaml``)."""
+    rollout = facts.under(_ACTOR, "rollout")
+    if text(rollout.value("name")) == "hf":
+        return
+    share = rollout.number("rollout_gpu_memory_utilization", "gpu_memory_utilization", low=0)
+    if share is None and command and not rollout.given("gpu_memory_utilization"):
+        rollout.default("rollout_gpu_memory_utilization", 0.5, "verl", "", "rollout.gpu_memory_utilization")
+    if rollout.boolean("rollout_sleeps", "free_cache_engine") is None and command:
+        rollout.default("rollout_sleeps", True, "verl", "", "rollout.free_cache_engine")
+    for place in (actor.under("fsdp_config"), actor.under("megatron")):
+        if place.on("param_offload") and place.on("optimizer_offload"):
+            place.state("trainer_sleeps", True, "param_offload")
 
 
 def _state_method(facts: ResolvingReader, model: ResolvingReader, command: str) -> None:

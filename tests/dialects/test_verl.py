@@ -59,6 +59,19 @@ def test_dynamic_batches_leave_the_micro_batch_open() -> None:
     assert reading.context["tokens_per_micro_batch"] == 9000
 
 
+def test_the_rollout_engine_shares_the_devices() -> None:
+    facts = command().facts
+    assert facts.value("rollout_gpu_memory_utilization") == 0.5
+    assert facts.value("rollout_sleeps") is True
+    assert facts.fact("trainer_sleeps") is None
+    stated = command(
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.7 actor_rollout_ref.rollout.free_cache_engine=False "
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True"
+    ).facts
+    names = ("rollout_gpu_memory_utilization", "rollout_sleeps", "trainer_sleeps")
+    assert [stated.value(name) for name in names] == [0.7, False, True]
+
+
 def test_megatron_by_its_config_or_its_strategy() -> None:
     more = (
         "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 "

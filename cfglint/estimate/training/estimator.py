@@ -15,6 +15,7 @@ from cfglint.estimate.training.optimizers import optimizer_kind
 from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
 from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
+from cfglint.estimate.training.rollout import described, rollout_of, shared_use
 from cfglint.estimate.training.sharding import windows_of
 from cfglint.estimate.training.states import States, state_bytes, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
@@ -126,8 +127,12 @@ def estimate_training(job: TrainingJob) -> Estimate:
     if architecture is not None and any(layer.mixer in RECURRENT for layer in architecture.layers):
         estimate.assumptions.append("recurrent layers are counted like attention of their inner width")
         plan.loose.add("mixer")
-    if plan.objective in RL_METHODS:
+    rollout = rollout_of(job) if plan.objective in RL_METHODS else None
+    if rollout is not None:
+        estimate.assumptions.append(f"{plan.objective}: {described(rollout)}")
+    elif plan.objective in RL_METHODS:
         estimate.assumptions.append(f"{plan.objective}: the rollout engine's share of the device is not counted")
+    if plan.objective in RL_METHODS and (rollout is None or not rollout.certain):
         plan.loose.add("method")
     peak, states = stage.peak, stage.states
     memory.phases = dict(peak.phases)
@@ -157,6 +162,14 @@ def estimate_training(job: TrainingJob) -> Estimate:
         certainty = min(1.0, least / peak.total)
         memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty)
         used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
+        if rollout is not None:
+            between = Interval(min(floor, states.resident), states.resident, states.resident)
+            waiting = used_of(reserved_of(between, plan, (0.0, 0.0), 0.0), between, plan, job.hardware.candidates)
+            both = shared_use(used, waiting, rollout, job.hardware.candidates)
+            if both is not None:
+                used, engine = both
+                memory.used = used
+                memory.phases["generation"] = engine + (0.0 if rollout.trainer_sleeps else states.resident)
         ranks = job.hardware.gpus_per_node or plan.world
         memory.host = _host(states.host * max(1, min(ranks, plan.world)))
     memory.missing = list(dict.fromkeys(memory.missing))

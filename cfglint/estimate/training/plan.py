@@ -204,7 +204,8 @@ def resolve(job: TrainingJob) -> Plan:
     weight = _weight_dtype(read, profile, method, compute, default)
     ranks = _ranks(read, profile)
     checkpointing = _checkpointing(read, profile, default)
-    micro_batch = _needed(read, "micro_batch_size", profile.micro_batch_size, default)
+    tokens = _tokens_per_micro_batch(read)
+    micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
     _check_division(read, architecture, ranks)
     megatron = profile.name == "megatron"
     return Plan(
@@ -230,8 +231,8 @@ def resolve(job: TrainingJob) -> Plan:
         in_backward=read.flag("optimizer_in_backward", False),
         micro_batch=micro_batch,
         accumulation=_accumulation(read, micro_batch, ranks.data),
-        sequence=_needed(read, "sequence_length", profile.sequence_length, default),
-        packing=read.flag("packing", False),
+        sequence=tokens or _needed(read, "sequence_length", profile.sequence_length, default),
+        packing=read.flag("packing", bool(tokens)),
         checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
         loss_kernel=_loss_kernel(read, profile, default),
@@ -450,6 +451,19 @@ def _needed(read: Reader, name: str, usual: int | None, default: str) -> int | N
     if value is None and name not in read.missing:
         read.missing.append(name)
     return value
+
+
+def _tokens_per_micro_batch(read: Reader) -> int | None:
+    """Tokens of a micro-batch that is filled up to a number of them, in one row without padding (verl's dynamic batches)."""
+    if read.job.value("micro_batch_size") is not None:
+        return None
+    for reading in read.job.readings:
+        tokens = reading.context.get("tokens_per_micro_batch")
+        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0:
+            read.note("micro_batch_size", f"{tokens} tokens", f"{reading.document.path}")
+            read.assumptions.append(f"micro-batches are filled up to {tokens} tokens: counted as one row of them")
+            return tokens
+    return None
 
 
 def _accumulation(read: Reader, micro_batch: int | None, data: int) -> int:
