@@ -60,6 +60,13 @@ def read_model_config(document: Document, root: Mapping, *, base: Route = (), wh
     return reading
 
 
+_TELLING = (
+    "quantization_config", "rope_scaling", "rope_parameters", "text_config", "llm_config", "auto_map", "num_attention_heads",
+    "num_hidden_layers", "vocab_size", "layer_types",
+)  # fmt: skip
+"""Keys that tell an excerpt of a model's config from another tool's file of that name."""
+
+
 class HfModelConfig(Dialect):
     name = "hf-model-config"
     title = "Hugging Face config.json"
@@ -84,6 +91,9 @@ class HfModelConfig(Dialect):
         # an excerpt, or a patch over another config
         if named and "max_position_embeddings" in root and document.file.format == "json":
             return Recognition(60, because(["model_type", "max_position_embeddings"]))
+        told = evidence(root, _TELLING)
+        if named and told and document.path.rsplit("/", 1)[-1] == "config.json":
+            return Recognition(60, because(["model_type", *told[:1]]))
         # configs saved before transformers 3 name neither
         if len(sizes) >= 3 and "vocab_size" in root and evidence(root, _SAVED) and document.file.format == "json":
             return Recognition(70, because([*sizes[:2], *evidence(root, _SAVED, most=1)]))

@@ -21,6 +21,7 @@ OTHER_SOURCES = frozenset({"VLLM_USE_MODELSCOPE", "HF_ENDPOINT", "HF_HUB_OFFLINE
 """Where one of these is set the weights do not come from the Hub itself."""
 GATED = re.compile(r"^(meta-llama/|google/gemma-[123])", re.IGNORECASE)
 """Publishers whose models ask for agreement to a licence; the catalogue knows others one by one."""
+HOME = re.compile(r"huggingface|(^|/)\.cache/?$|^/root/?$")
 CACHE = re.compile(r"huggingface|hf[-_]?(home|cache|hub)|models?|weights|cache|data", re.IGNORECASE)
 
 
@@ -87,16 +88,21 @@ class GatedModelWithoutToken(Rule):
         names = variable_names(launch)
         if names is None or names & (TOKENS | OTHER_SOURCES) or stated(job, "hf_token") or stated(job, "download_dir"):
             return
-        if any(CACHE.search(path) for path, _ in mounts(launch)):
-            return
+        paths = [path for path, _ in mounts(launch)]
+        if any(HOME.search(path) for path in paths):
+            return  # the token that ``hf auth login`` keeps lies there
+        cached = any(CACHE.search(path) for path in paths)
         spec = pod_spec(launch)
         if spec is not None and isinstance(spec.get("initContainers"), Sequence):
             return
         if launch.container is not None and any(k in launch.container for k in ("secrets", "extends", "<<")):
             return
         yield self.finding(
-            f"{fact.value} is gated, and the container has no Hugging Face token",
+            f"{fact.value} is gated, and the container has no Hugging Face token"
+            + (": it must be in the mounted folder already" if cached else ""),
             fact,
             help="HF_TOKEN from a secret",
+            severity="info" if cached else "warning",
+            confidence="low" if cached else None,
             job=job,
         )

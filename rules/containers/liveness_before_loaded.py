@@ -12,7 +12,7 @@ from cfglint.lint.rule import Parameter, Rule, example
 from cfglint.source.node import Mapping, Node, value_at
 
 from ..serving.server import managed, runs, size
-from .pod import in_kubernetes, origin_in
+from .pod import in_kubernetes, mounts, origin_in
 
 PERIOD, FAILURES = 10, 3
 """Kubernetes' defaults for periodSeconds and failureThreshold."""
@@ -25,7 +25,8 @@ class LivenessBeforeLoaded(Rule):
     the container after initialDelaySeconds + periodSeconds × failureThreshold, and loading begins again, for ever.
 
     How sure: the time is worked out from the size of the weights with a rate and a start-up time that are parameters: 1 GiB/s
-    (a good network disk; local NVMe does more, a cold bucket less) and 60 s for imports, compilation and graphs. A warning.
+    (a good network disk; local NVMe does more, a cold bucket less) and 60 s for imports, compilation and graphs. A model from
+    the Hub in a pod without volumes is fetched first, at 0.25 GiB/s. A warning.
     """
 
     code = "CTR002"
@@ -42,6 +43,7 @@ class LivenessBeforeLoaded(Rule):
     catalogue = ("k8s-startup-probe",)
     parameters = {
         "gib_per_second": Parameter(1.0, "reading weights from a good network disk"),
+        "gib_per_second_fetched": Parameter(0.25, "fetching weights from the Hub, where no volume holds them"),
         "start_seconds": Parameter(60, "imports, compilation, profiling and CUDA graphs"),
     }
     good = (
@@ -107,11 +109,15 @@ class LivenessBeforeLoaded(Rule):
         weights = serving.weights * tp * pp
         allowed = delay + period * failures
         needed = self.options["start_seconds"] + weights / GIB / self.options["gib_per_second"]
+        name = str(job.value("model_id") or "")
+        fetched = name.count("/") == 1 and not name.startswith((".", "/")) and not any(True for _ in mounts(launch))
+        if fetched:
+            needed += weights / GIB / self.options["gib_per_second_fetched"]
         if allowed >= needed:
             return
         threshold = int(needed * 2 / 10) + 1
         yield self.finding(
-            f"the liveness probe gives up after {allowed} s; {weights / GIB:.0f} GiB of weights take about {needed:.0f} s to load and start",
+            f"the liveness probe gives up after {allowed} s; {weights / GIB:.0f} GiB of weights take about {needed:.0f} s to {'fetch, ' if fetched else ''}load and start",
             origin_in(launch, launch.container, "livenessProbe"),
             (job.model_id, f"{weights / GIB:.0f} GiB"),
             help=f"a startupProbe on the same path with periodSeconds: 10, failureThreshold: {threshold}",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, attention_backend, runs_vllm, since, text
+from ..serving.server import all_below, attention_backend, runs_vllm, since, statement, switch, text, version
 
 AMPERE = (8, 0)
 NAMED = {"TRITON_ATTN": (8, 9), "FLASH_ATTN": (9, 0)}
 """Backends chosen by name and the compute capability their FP8 cache needs: Triton's conversion, FlashAttention 3."""
+ADA = (8, 9)
+PREFIX_KERNEL = ("enable_chunked_prefill", "enable_prefix_caching")
 V1_ALONE = "0.11"
 """From here on the V0 engine, whose xFormers kernels took FP8 caches on older GPUs, is gone."""
 
@@ -26,7 +29,8 @@ class Fp8CacheCapability(Rule):
     8.0 to 8.6 FlashInfer can have it, Triton's and FlashAttention's kernels cannot; FlashAttention's needs 9.0, and e4m3.
 
     How sure: read in vllm/v1/attention/backends and platforms/cuda.py of 0.33.0. Below 8.0 it is an error for releases from
-    0.11 on and a warning without a stated release; above it is said only where the backend is chosen by name.
+    0.11 on and a warning without a stated release; above it is said only where the backend is chosen by name, or for chunked
+    prefill and prefix caching in releases before 0.11 (vllm#7714).
     """
 
     code = "HWF103"
@@ -37,6 +41,7 @@ class Fp8CacheCapability(Rule):
     evidence = (
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/attention/backends/triton_attn.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/platforms/cuda.py",
+        "https://github.com/vllm-project/vllm/issues/7714",
     )
     catalogue = ("kv-fp8-triton-pre-ada", "kv-fp8-flashattn-fa3", "kv-fp8e5m2-flashattn")
     good = (
@@ -106,3 +111,26 @@ class Fp8CacheCapability(Rule):
                 help="leave the backend to vLLM (FlashInfer can), or kv_cache_dtype: auto",
                 job=job,
             )
+            return
+        if needed is None and not name:
+            yield from self._prefix_kernel(job, cache)
+
+    def _prefix_kernel(self, job: ServingJob, cache: Fact[str]) -> Iterator[Finding]:
+        """Chunked prefill and prefix caching in the V0 engine: a Triton kernel, whatever the backend of the rest."""
+        if cache.value.lower() == "fp8_e5m2" or since(job, V1_ALONE) or not all_below(job, ADA):
+            return
+        asked = next((n for n in PREFIX_KERNEL if switch(job, n) is True), None)
+        if asked is None:
+            return
+        stated = version(job) is not None
+        yield self.finding(
+            f"{asked} reads the cache with Triton's kernel in releases before {V1_ALONE}, which has no FP8 on {job.hardware.name}"
+            + ("" if stated else "; the version is not stated here"),
+            cache,
+            (statement(job, asked), asked),
+            (job.gpu, job.hardware.name),
+            help="kv_cache_dtype: fp8_e5m2, or auto",
+            severity="warning" if stated else "info",
+            confidence="medium" if stated else "low",
+            job=job,
+        )

@@ -181,7 +181,8 @@ def _shell_script(texts: list[str]) -> int | None:
         return None
     for i, text in enumerate(texts[1:], 1):
         if text.startswith("-") and "c" in text and not text.startswith("--"):
-            return i + 1 if i + 1 < len(texts) else None
+            # bash reads further options first: bash -c -i 'script'
+            return next((j for j in range(i + 1, len(texts)) if not texts[j].startswith("-")), None)
         if not text.startswith("-"):
             return None
     return None
