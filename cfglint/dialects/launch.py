@@ -16,6 +16,7 @@ from cfglint.dialects.base import Dialect, Launch
 from cfglint.dialects.carriers.command import PER_NODE, Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
 from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
+from cfglint.dialects.launcher_arguments import state_launcher_arguments
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
@@ -366,12 +367,14 @@ class _Reader:
         reading = launcher or self.reading(
             started, [], frozenset(), f"{started.name} {'train' if dialect else ''}".strip()
         )
+        arguments = read_flags(words, several=SEVERAL)
         if launcher is None:
             reading.root.span = _span([started.word, *started.arguments])
+            if dialect is not None and not started.module:
+                state_launcher_arguments(reading, arguments.mapping, arguments.positionals, dialect)
             self.surroundings(reading)
             self.environment(reading)
         reading.context["program"] = started.name
-        arguments = read_flags(words, several=SEVERAL)
         self.config_references(reading, arguments.mapping, arguments.positionals, dialect)
         self.hydra_reference(reading, arguments.mapping, started)
         overrides = _overrides(arguments.positionals)
