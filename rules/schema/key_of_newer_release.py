@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.jobs.facts import Reading
-from cfglint.jobs.versions import exact
+from cfglint.jobs.versions import always_below, exact
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from .standing import stated_keys, table_of, title, written
+
+TRL_CONFIGS_SINCE = "0.8"
+"""First TRL release with a command that reads config files."""
 
 
 class KeyOfNewerRelease(Rule):
@@ -68,6 +71,8 @@ class KeyOfNewerRelease(Rule):
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
         schema = table_of(reading)
+        if reading.dialect == "trl" and always_below(context.version(reading, "trl"), TRL_CONFIGS_SINCE):
+            return  # scripts of those days read arguments of their own
         for key in stated_keys(reading, context):
             if schema is None or key.standing != "not-yet":
                 continue
