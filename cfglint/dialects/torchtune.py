@@ -342,10 +342,41 @@ class Torchtune(Dialect):
                 reading.references.append(Reference("config", target, where, base="cwd"))
         yield reading
         overrides = nested(arguments.positionals, span)
-        if len(overrides):
+        shipped = _shipped(reading, arguments.mapping)
+        if len(overrides) or shipped is not None:
             inline = read_torchtune(launch.document, overrides, why="overrides of tune run", arguments=True)
             inline.context.update(launched_by=reading, command_line=True)
+            if shipped is not None:
+                _state_shipped(inline, *shipped)
             yield inline
+
+
+_SHIPPED: Final = re.compile(r"(\w+)/([0-9.]+[BMbm])_(\w+)")
+_METHODS: Final = {"full": "full", "lora": "lora", "qlora": "qlora", "dora": "dora", "qdora": "qdora"}
+
+
+def _shipped(launch: Reading, flags: Mapping) -> tuple[str, str, FileOrigin] | None:
+    """Model and method of a config of torchtune's own that a command names, ``llama3_1/8B_lora_single_device``."""
+    entry = flags.entry("config")
+    match = (
+        _SHIPPED.fullmatch(str(entry.value.value)) if entry is not None and isinstance(entry.value, Scalar) else None
+    )
+    if entry is None or match is None:
+        return None
+    model = preset("torchtune", f"{match.group(1)}_{match.group(2).lower().replace('.', '_')}")
+    method = _METHODS.get(match.group(3).partition("_")[0])
+    if model is None or method is None:
+        return None
+    return model, method, FileOrigin(launch.document, ("config",), entry.key.span, entry.value.span)
+
+
+def _state_shipped(reading: Reading, model: str, method: str, origin: FileOrigin) -> None:
+    reading.role = "run"
+    if not reading.facts.stated("model_id"):
+        reading.facts.state("model_id", model, origin)
+    reading.facts.state("method", method, origin)
+    words = "the config is torchtune's own and holds settings that are not known here: no verdict"
+    reading.context["held_elsewhere"] = ("config", words)
 
 
 DIALECT = Torchtune()

@@ -168,7 +168,9 @@ class _Linker:
             self.used.add(id(launch))
             self.used.update(id(r) for r in inline)
             if configs:
-                drafts.extend([config, *_over(inline, config), launch] for config in configs)
+                drafts.extend(
+                    [config, *_over(inline, config), launch, *self._merged(launch, config)] for config in configs
+                )
             elif any(r.role == "run" for r in inline):
                 drafts.append([*inline, launch])
             elif launch.context.get("trains") is False:
@@ -202,6 +204,16 @@ class _Linker:
                 if composed.role == "run":
                     self.used.add(id(run))
                     found.append(composed)
+        return found
+
+    def _merged(self, launch: Reading, config: Reading) -> list[Reading]:
+        """Parts of the config's own format that the command names beside it: gpt-neox merges all files it is given."""
+        found: list[Reading] = []
+        for reference in launch.references:
+            for part in self.resolve(reference) if reference.role == "config" else ():
+                if part.role == "part" and part.dialect == config.dialect and "hydra" not in part.context:
+                    self.used.add(id(part))
+                    found.append(part)
         return found
 
     def _follow(self, members: list[Reading]) -> None:

@@ -184,3 +184,44 @@ def test_an_image_that_a_dockerfile_builds_on_says_engine_and_version() -> None:
     (job,) = jobs_of({"Dockerfile": image})
     assert (job.value("framework"), job.value("model_id"), job.value("tensor_parallel_size")) == ("tgi", "org/m", 2)
     assert jobs_of({"Dockerfile": "FROM python:3.11\nENV MODEL_ID=org/m\n"}) == []
+
+
+def test_ray_and_kubeflow_jobs_that_name_their_command_elsewhere() -> None:
+    ray = """
+apiVersion: ray.io/v1
+kind: RayJob
+metadata: {name: rl}
+spec:
+  entrypoint: |
+    export X=1
+    python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=org/m trainer.n_gpus_per_node=8 trainer.nnodes=2
+  rayClusterSpec: {headGroupSpec: {template: {spec: {containers: [{name: h, image: x}]}}}}
+"""
+    (job,) = jobs_of({"ray.yaml": ray})
+    assert (job.dialects, job.value("model_id"), job.hardware.world_size) == (["verl", "launch"], "org/m", 16)
+    train = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t}
+spec:
+  trainer:
+    numNodes: 2
+    image: x
+    command: [torchrun, train.py]
+    args: [--model_name_or_path, org/m, --per_device_train_batch_size, "1", --learning_rate, "1e-5", --output_dir, o]
+    resourcesPerNode: {limits: {nvidia.com/gpu: 4}}
+"""
+    (job,) = jobs_of({"train.yaml": train})
+    assert (job.hardware.gpus_per_node, job.hardware.nodes, job.value("model_id")) == (4, 2, "org/m")
+
+
+def test_files_that_gpt_neox_merges() -> None:
+    model = (
+        "{pipe_parallel_size: 1, model_parallel_size: 1, num_layers: 12, hidden_size: 768, num_attention_heads: 12, seq_length: 2048, "
+        "max_position_embeddings: 2048, train_micro_batch_size_per_gpu: 4, zero_optimization: {stage: 1}, train_iters: 10}\n"
+    )
+    setup = "{data_path: x, vocab_file: v, merge_file: m, num_gpus: 8, launcher: slurm, save: ck}\n"
+    files = {"run.sh": "python deepy.py train.py c/model.yml c/setup.yml\n", "c/model.yml": model, "c/setup.yml": setup}
+    (job,) = jobs_of(files)
+    assert (job.hardware.gpus_per_node, job.value("micro_batch_size")) == (8, 4)
+    assert job.documents == ["c/model.yml", "run.sh", "c/setup.yml"]

@@ -120,3 +120,21 @@ def test_tune_run_brings_devices_the_file_and_overrides() -> None:
     )
     single, _ = recognise_files([parse_shell("run.sh", "tune run full_finetune_single_device --config a.yaml\n")])
     assert (single[0].facts.value("fsdp"), single[0].facts.value("gpus_per_node")) == ("none", 1)
+
+
+def test_a_config_of_torchtune_s_own_is_known_by_its_name() -> None:
+    from pathlib import Path
+
+    from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+    from cfglint.source.shell import parse_shell
+
+    command = "tune run --nproc_per_node 4 lora_finetune_distributed --config llama3_1/8B_lora batch_size=4\n"
+    readings, _ = recognise_files([parse_shell("a.sh", command + command.replace("llama3_1/8B_lora", "ours/8B_lora"))])
+    first, second = link(readings, HardwareOptions(), Surroundings(root=Path("."))).training
+    assert (first.value("model_id"), first.value("method"), first.value("micro_batch_size")) == (
+        "meta-llama/Llama-3.1-8B",
+        "lora",
+        4,
+    )
+    assert first.readings[0].context["held_elsewhere"][0] == "config"
+    assert second.value("model_id") is None

@@ -70,6 +70,62 @@ def launches(document: Document) -> Iterator[Launch]:
             for i, container in enumerate(containers.items if isinstance(containers, Sequence) else ()):
                 if isinstance(container, Mapping):
                     yield from container_launches(document, root, (*route, kind, i), spec, container)
+    if value_at(root, "kind") == "RayJob":
+        yield from _ray_job(document, root)
+    elif value_at(root, "kind") == "TrainJob":
+        yield from _train_job(document, root)
+
+
+def _ray_job(document: Document, root: Mapping) -> Iterator[Launch]:
+    """``spec.entrypoint``: the command that KubeRay submits to its cluster."""
+    from cfglint.dialects.carriers.embedded import shell_commands
+
+    entrypoint = at(root, "spec", "entrypoint")
+    if not isinstance(entrypoint, Scalar) or not isinstance(entrypoint.value, str):
+        return
+    for command in shell_commands(document, entrypoint):
+        yield from expanded(
+            Launch(
+                words=list(command.words),
+                document=document,
+                carrier="kubernetes",
+                environment={**command.environment, **command.assignments},
+                command=command,
+                name=str(value_at(root, "metadata", "name") or ""),
+                context={"kind": "RayJob", "manifest": root},
+            )
+        )
+
+
+def _train_job(document: Document, root: Mapping) -> Iterator[Launch]:
+    """``spec.trainer`` of Kubeflow's TrainJob: a container's command, with nodes and resources beside it."""
+    trainer = at(root, "spec", "trainer")
+    if not isinstance(trainer, Mapping) or not ("command" in trainer or "args" in trainer):
+        return
+    route: Route = ("spec", "trainer")
+    counts: dict[str, tuple[int, FileOrigin]] = {}
+    for name in ("numNodes", "numProcPerNode"):
+        entry = trainer.entry(name)
+        if entry is not None and isinstance(entry.value, Scalar) and str(entry.value.value).isdigit():
+            origin = FileOrigin(document, (*route, name), entry.key.span, entry.value.span)
+            counts[name] = (int(str(entry.value.value)), origin)
+    variables = environment(trainer)
+    for words, command in container_commands(trainer.get("command"), trainer.get("args")):
+        yield from expanded(
+            Launch(
+                words=words,
+                document=document,
+                carrier="kubernetes",
+                environment={**variables, **(command.environment if command else {})},
+                image=_word(trainer.get("image")),
+                command=command,
+                name=str(value_at(root, "metadata", "name") or ""),
+                container=trainer,
+                context={"kind": "TrainJob", "manifest": root},
+                gpus=counts.get("numProcPerNode") or _gpu_count(document, route, trainer, "resourcesPerNode"),
+                nodes=counts.get("numNodes"),
+            )
+        )
 
 
 def container_launches(
@@ -237,9 +293,11 @@ def environment(container: Mapping) -> dict[str, Word]:
     return found
 
 
-def _gpu_count(document: Document, route: Route, container: Mapping) -> tuple[int, FileOrigin] | None:
+def _gpu_count(
+    document: Document, route: Route, container: Mapping, key: str = "resources"
+) -> tuple[int, FileOrigin] | None:
     for part in ("limits", "requests"):
-        resources = at(container, "resources", part)
+        resources = at(container, key, part)
         if isinstance(resources, Mapping):
             for name in GPU_RESOURCES:
                 entry = resources.entry(name)
@@ -247,7 +305,7 @@ def _gpu_count(document: Document, route: Route, container: Mapping) -> tuple[in
                     continue
                 text = str(entry.value.value)
                 if text.isdigit():
-                    origin = FileOrigin(document, (*route, "resources", part, name), entry.key.span, entry.value.span)
+                    origin = FileOrigin(document, (*route, key, part, name), entry.key.span, entry.value.span)
                     return int(text), origin
     return None
 
