@@ -106,6 +106,8 @@ class LearningRateOutOfRange(Rule):
         rate, method = job.learning_rate, job.value("method")
         if rate is None or isinstance(rate.origin, DefaultOrigin) or not isinstance(rate.value, (int, float)):
             return
+        if method == "pretrain" and job.reading("llamafactory") is not None:
+            method = "full"  # its stage pt goes on from a checkpoint
         if method not in ("full", "lora", "qlora", "dora") or rate.value <= 0:
             return
         if not trainer_readings(job) or argument(job, "rl") is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
-from cfglint.jobs.facts import Fact
+from cfglint.jobs.facts import Fact, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..trainer import accelerate_reading, argument, deepspeed_settings, guessed
+from ..trainer import accelerate_reading, argument, deepspeed_settings, guessed, trainer_readings
 from .mismatch import compared_settings, named_by_trainer
 
 
@@ -65,6 +67,21 @@ class DeepspeedWithoutZero(Rule):
     bad = (
         example(
             {
+                "accelerate.yaml": """
+                compute_environment: LOCAL_MACHINE
+                distributed_type: DEEPSPEED
+                num_processes: 8
+                deepspeed_config:
+                  deepspeed_config_file: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+                """,
+            },
+            count=1,
+        ),
+        example(
+            {
                 "sft.yaml": """
                 model_name_or_path: Qwen/Qwen2.5-7B
                 per_device_train_batch_size: 1
@@ -100,6 +117,28 @@ class DeepspeedWithoutZero(Rule):
             job=job,
         )
 
+    def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
+        """Accelerate's file and the one it names, with no run in sight."""
+        named = reading.value("deepspeed_config", "deepspeed_config_file") if reading.dialect == "accelerate" else None
+        if not isinstance(named, str) or any(trainer_readings(job) for job in training(context, reading)):
+            return
+        folder = PurePosixPath(reading.document.path).parent
+        paths = {posixpath.normpath(named), posixpath.normpath(str(folder / named))}
+        for other in context.readings:
+            if (
+                other.dialect != "deepspeed"
+                or other.document.path not in paths
+                or other.at("zero_optimization") is not None
+            ):
+                continue
+            if other.at("autotuning") is None and not any(trainer_readings(job) for job in training(context, other)):
+                yield self.finding(
+                    "the DeepSpeed settings have no zero_optimization: Accelerate stops with a ValueError",
+                    (other, "no zero_optimization here"),
+                    (reading.origin("deepspeed_config", "deepspeed_config_file"), "named here"),
+                    help='add "zero_optimization": {"stage": 2}, or stage 0 for none',
+                )
+
     def _named_by_accelerate(self, job: TrainingJob) -> Fact[str] | None:
         """Accelerate's ``deepspeed_config_file``, in a file that is not merely a neighbour."""
         reading = accelerate_reading(job)
@@ -109,3 +148,8 @@ class DeepspeedWithoutZero(Rule):
         return (
             Fact(named, reading.origin("deepspeed_config", "deepspeed_config_file")) if isinstance(named, str) else None
         )
+
+
+def training(context: Context, reading: Reading) -> Iterator[TrainingJob]:
+    """The training jobs a reading belongs to."""
+    return (job for job in context.jobs_of(reading) if isinstance(job, TrainingJob))

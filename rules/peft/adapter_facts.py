@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cfglint.dialects.values import boolean, texts
-from cfglint.jobs.facts import Fact, Reading
+from cfglint.jobs.facts import DefaultOrigin, Fact, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.source.node import Node, Scalar, Sequence
 
@@ -73,6 +73,8 @@ def fsdp_1(job: TrainingJob) -> bool | None:
     """Whether it is FSDP 1 that shards the job; None where a release that is not stated decides."""
     version = job.fsdp_version
     if version is None or job.undecided("fsdp_version"):
+        return None
+    if isinstance(version.origin, DefaultOrigin) and job.versions.get(version.origin.framework) is None:
         return None
     return bool(version.value == 1)
 
