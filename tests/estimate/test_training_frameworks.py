@@ -162,3 +162,59 @@ def test_what_a_quantized_checkpoint_is_trained_as(own: dict[str, Any], method: 
     assert component(found, "weights") == pytest.approx(expected, rel=0.02)
     said = " ".join(found.assumptions)
     assert ("trained as 16-bit ones" in said) is (stored == 2.0)
+
+
+QWEN3_MOE: dict[str, Any] = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+
+
+def mixture(**facts: Any) -> Estimate:
+    job = TrainingJob("job")
+    settings = {
+        "framework": "megatron",
+        "method": "pretrain",
+        "micro_batch_size": 1,
+        "sequence_length": 4096,
+        "packing": True,
+        "gradient_checkpointing": "none",
+        "optimizer": "adamw_torch_fused",
+        "zero_stage": 1,
+        **facts,
+    }
+    for name, value in settings.items():
+        job.state(name, value, FlagOrigin(f"--{name}"))
+    job.model = ModelFacts("model", architecture_from_config(QWEN3_MOE), "inline", CatalogueOrigin("test"))
+    job.hardware = Hardware(find_accelerators("B200"), "B200", 8, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+    return estimate_training(job)
+
+
+def test_expert_parallel_ranks_hold_gradients_of_their_own_experts() -> None:
+    """The block's backward leaves an eighth of the experts' gradients: no more than the states count."""
+    found = mixture(framework="torchtitan", fsdp="full_shard", fsdp_version=2, zero_stage=None, expert_parallel_size=8)
+    trained = found.trainable_parameters
+    assert trained is not None
+    assert component(found, "gradients") <= trained * 4 / 8 * 1.01
+
+
+def test_tensor_parallelism_divides_what_experts_compute() -> None:
+    """By width where the experts' matrices are cut; by tokens where experts are whole on expert-parallel ranks."""
+    whole = component(mixture(micro_batch_size=16), "activations")
+    width = component(mixture(micro_batch_size=16, tensor_parallel_size=8, sequence_parallel=True), "activations")
+    tokens = component(
+        mixture(micro_batch_size=16, tensor_parallel_size=8, expert_parallel_size=8, sequence_parallel=True),
+        "activations",
+    )
+    assert tokens < width < whole
+    assert tokens == pytest.approx(whole / 8, rel=0.1)

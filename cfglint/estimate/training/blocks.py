@@ -90,7 +90,10 @@ class Shape:
     value_dim: int
     intermediate: int
     experts: int = 0
-    top_k: int = 0
+    local_experts: float = 0.0
+    """Experts' worth of weights on this rank: divided by expert parallelism, or by tensor parallelism where there is none."""
+    top_k: float = 0
+    """Copies of each token that this rank's experts compute; divided by tensor parallelism beside expert parallelism."""
     expert_intermediate: int = 0
     expert_hidden: int = 0
     """Width that experts read and write where it is not the block's (Nemotron 3's latent experts)."""
@@ -523,7 +526,7 @@ class BlockWriter:
         low = x if width == shape.hidden else self.project(x, "latent", shape.hidden, width)
         spread = tape.op((low,), rows * width, x.dtype)
         tape.keep(x)
-        weighted = self._expert(spread, picked, rows, shape.experts / shape.tensor_parallel, packed=False)
+        weighted = self._expert(spread, picked, rows, shape.local_experts, packed=False)
         weighted = tape.op((weighted,), rows * width, weighted.dtype)  # back to token order
         total = tape.op((weighted,), n * width, x.dtype)
         return total if width == shape.hidden else self.project(total, "latent", width, shape.hidden)
@@ -531,13 +534,13 @@ class BlockWriter:
     def _looped_experts(self, x: Value, picked: Value) -> Value:
         """One expert after the other, results added in place (transformers 4): backward frees them one by one."""
         tape, shape, n = self.tape, self.shape, self.n
-        groups = min(shape.experts, MOST_LOOPED_EXPERTS)
+        groups = min(max(1, round(shape.local_experts)), MOST_LOOPED_EXPERTS)
         rows = n * shape.top_k / groups
         total: Value | None = None
         for _ in range(groups):
             spread = tape.op((x,), rows * shape.hidden, x.dtype)
             share = tape.slice(picked, rows)
-            out = self._expert(spread, share, rows, shape.experts / groups / shape.tensor_parallel, packed=True)
+            out = self._expert(spread, share, rows, shape.local_experts / groups, packed=True)
             if total is None:
                 total = tape.op((out,), n * shape.hidden, x.dtype)
             else:

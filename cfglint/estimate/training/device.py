@@ -63,7 +63,7 @@ FITTED_NCCL_GIB: Final = (0.2, 1.0, 3.0)
 """Communicators of 2 to 8 ranks (``OVERHEADS.md`` section 3); the fms rows on several GPUs carry about 1 GiB."""
 
 FITTED_USED_FACTOR: Final = {"megatron": 1.15}
-"""Used over reserved beside context and communicators: median of the 19 Megatron rows of ms-swift-examples.
+"""Used over reserved beside context and communicators: median of the Megatron rows of ms-swift-examples.
 
 The cause is not measured: TransformerEngine's workspaces and leftovers of unequal batches are likely. simumax-b200, which
 the Megatron slack is from, ran equal batches.

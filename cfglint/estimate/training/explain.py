@@ -7,7 +7,7 @@ from cfglint.estimate.training.formats import format_of
 from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.phases import Peak
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import States, expert_padding, trainable_dtype
+from cfglint.estimate.training.states import States, expert_padding, partition_share, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {
@@ -53,6 +53,8 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
     shard = f" / {plan.shard_degree} ranks" if plan.shard_degree > 1 else ""
     trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base
     rows: list[tuple[str, float, str]] = []
+    if shard and plan.expert_parallel > 1 and parameters.routed:
+        shard += f" (experts / {max(1, plan.shard_degree // plan.expert_parallel)})"
     split = shard if plan.shards_weights else ""
     if expert_padding(plan, parameters) > 1:
         shard += " (fused experts cut one by one, fullest rank)"
@@ -73,7 +75,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
     if states.masters:
         rows.append(("masters", states.masters, f"{billions(trainable)} × 4 bytes{shard}"))
     if states.optimizer:
-        per = states.optimizer / max(1.0, trainable) * (plan.shard_degree if shard else 1)
+        per = states.optimizer / max(1.0, trainable * partition_share(plan, parameters))
         rows.append(
             ("optimizer", states.optimizer, f"{billions(trainable)} × {per:.2f} bytes{shard} ({plan.optimizer})")
         )
