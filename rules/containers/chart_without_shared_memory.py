@@ -33,7 +33,7 @@ class ChartWithoutSharedMemory(Rule):
         "https://github.com/vllm-project/production-stack/issues/276",
         "https://github.com/vllm-project/production-stack/blob/main/helm/templates/deployment-vllm-multi.yaml",
     )
-    catalogue = ("prodstack-tp-extraargs",)
+    catalogue = ("prodstack-tp-extraargs", "k8s-shm-missing")
     _VALUES = """
             servingEngineSpec:
               modelSpec:

@@ -24,7 +24,8 @@ class GpuResources(Rule):
     ends with "Failed to infer device type".
 
     How sure: what is refused is Kubernetes' own validation. A missing limit is a warning for the project's CUDA image: the
-    namespace or a webhook may add it, resource claims may stand in for it.
+    namespace or a webhook may add it, resource claims may stand in for it. Where nothing at all is asked for it is
+    information: another file may add it.
     """
 
     code = "CTR006"
@@ -125,7 +126,6 @@ class GpuResources(Rule):
             or not cuda_image(launch)
             or any("/" in name for name in names)
             or claims is not None
-            or not isinstance(limits, Mapping)
         ):
             return
         if (
@@ -135,12 +135,13 @@ class GpuResources(Rule):
             or (launch.image is not None and "tpu" in launch.image.text)
         ):
             return
+        limited = isinstance(limits, Mapping)
         yield self.finding(
-            "the container has resource limits but no GPU among them",
+            "the container has resource limits but no GPU among them" if limited else "the container asks for no GPU",
             image_origin(launch),
             help="limits: {nvidia.com/gpu: 1}",
-            severity="warning",
-            confidence="medium",
+            severity="warning" if limited else "info",
+            confidence="medium" if limited else "low",
             job=job,
         )
 

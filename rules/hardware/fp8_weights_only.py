@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, before, quantization_method, runs_vllm, text
+from ..serving.server import all_below, before, checkpoint_method, runs_vllm, text
 
 ADA = (8, 9)
 MARLIN_SINCE = "0.6"
@@ -50,7 +50,7 @@ class Fp8WeightsOnly(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         asked = text(job, "quantization")
-        method = asked.value.lower() if asked is not None else quantization_method(job)
+        method = asked.value.lower() if asked is not None else checkpoint_method(job)[0]
         if method != "fp8" or not runs_vllm(job) or not all_below(job, ADA) or before(job, MARLIN_SINCE):
             return
         yield self.finding(

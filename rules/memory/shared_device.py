@@ -168,6 +168,8 @@ def _devices(job: ServingJob) -> Devices | None:
             return visible
         if text == "all":
             return ALL
+        if text.isdigit():
+            return _first(int(text))
         return frozenset(text[len("device=") :].split(",")) if text.startswith("device=") else None
     if launch.carrier == "compose" and launch.container is not None:
         if "profiles" in launch.container:
@@ -212,4 +214,12 @@ def _compose_devices(service: Mapping) -> Devices | None:
     if isinstance(ids, Sequence):
         found = [str(item.value) for item in ids.items if isinstance(item, Scalar)]
         return None if any("$" in one for one in found) or not found else frozenset(found)
-    return ALL if value_at(device, "count") == "all" or at(device, "count") is None else None
+    count = value_at(device, "count")
+    if str(count).isdigit():
+        return _first(int(str(count)))
+    return ALL if count == "all" or count is None else None
+
+
+def _first(count: int) -> Devices:
+    """Docker takes the first devices for a number, whoever has them already."""
+    return frozenset(str(index) for index in range(count))
