@@ -211,10 +211,10 @@ def test_expert_parallel_ranks_hold_gradients_of_their_own_experts() -> None:
 def test_tensor_parallelism_divides_what_experts_compute() -> None:
     """By width where the experts' matrices are cut; by tokens where experts are whole on expert-parallel ranks."""
     whole = component(mixture(micro_batch_size=16), "activations")
-    width = component(mixture(micro_batch_size=16, tensor_parallel_size=8, sequence_parallel=True), "activations")
+    width = component(mixture(micro_batch_size=16, tensor_parallel_size=4, sequence_parallel=True), "activations")
     tokens = component(
-        mixture(micro_batch_size=16, tensor_parallel_size=8, expert_parallel_size=8, sequence_parallel=True),
+        mixture(micro_batch_size=16, tensor_parallel_size=4, expert_parallel_size=8, sequence_parallel=True),
         "activations",
     )
     assert tokens < width < whole
-    assert tokens == pytest.approx(whole / 8, rel=0.1)
+    assert tokens == pytest.approx(whole / 4, rel=0.2)
