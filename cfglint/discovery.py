@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cfglint.settings import Settings, SettingsResolver, matcher
+from cfglint.source.text import SIZE_LIMIT
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -68,6 +69,50 @@ def discover(paths: Sequence[str], settings_for: SettingsResolver) -> Discovery:
                 seen.add(full)
                 found.files.append(candidate)
     return found
+
+
+MOST_SEARCHED: Final = 5000
+"""Files that are searched for a name, the nearest first: half a second's worth."""
+
+
+def naming(paths: Sequence[str], settings_for: SettingsResolver) -> list[str]:
+    """Other files of the same git repository whose text holds the name of one of ``paths``: what may refer to it."""
+    found: dict[str, None] = {}
+    for path in paths:
+        name = os.path.basename(path).encode("utf-8", "surrogateescape")
+        seen = {os.path.abspath(path)}
+        for folder in _folders_up(os.path.dirname(os.path.abspath(path))):
+            for other in _walk(os.path.relpath(folder), settings_for):
+                full = os.path.abspath(other)
+                if full in seen:
+                    continue
+                if len(seen) > MOST_SEARCHED:
+                    return list(found)
+                seen.add(full)
+                if _holds(full, name):
+                    found[os.path.relpath(full).replace(os.sep, "/")] = None
+    return list(found)
+
+
+def _folders_up(folder: str) -> list[str]:
+    """``folder`` and those above it up to the root of its git repository; none outside of one."""
+    folders = [folder]
+    while not os.path.exists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            return []
+        folders.append(above)
+    return folders
+
+
+def _holds(path: str, name: bytes) -> bool:
+    try:
+        if os.path.getsize(path) > SIZE_LIMIT:
+            return False
+        with open(path, "rb") as stream:
+            return name in stream.read()
+    except OSError:
+        return False
 
 
 def is_candidate(name: str) -> bool:

@@ -161,15 +161,45 @@ def _linter(
 
     assert isinstance(selection, RuleSelection)
     hardware = hardware_options(args)
+    only_files = bool(args.paths) and args.paths != ["-"] and not any(map(os.path.isdir, args.paths))
 
-    def lint(files: Sequence[SourceFile]) -> RunResult:
+    def once(files: Sequence[SourceFile]) -> RunResult:
         progress = _Progress("checking")
         try:
             return engine.run(files, resolver, hardware, selection=selection, progress=progress)
         finally:
             progress.done()
 
+    def lint(files: Sequence[SourceFile]) -> RunResult:
+        result = once(files)
+        return _with_runs(result, files, resolver, once) if only_files else result
+
     return lint
+
+
+def _with_runs(
+    result: RunResult,
+    files: Sequence[SourceFile],
+    resolver: SettingsResolver,
+    once: Callable[[Sequence[SourceFile]], RunResult],
+) -> RunResult:
+    """A DeepSpeed or Accelerate file that is given alone (the one file of a commit) is linted with the runs of its
+    repository that name it. What concerns only those is not reported."""
+    from cfglint.discovery import naming
+    from cfglint.source import read_file
+
+    parts = [job.documents[0] for job in result.context.jobs if job.partial]
+    given = {file.path for file in files}
+    others = [path for path in naming(parts, resolver) if path not in given] if parts else []
+    if not others:
+        return result
+    whole = once([*files, *(read_file(Path(path), path) for path in others)])
+    jobs = whole.context.jobs
+    jobs.training = [job for job in jobs.training if not given.isdisjoint(job.documents)]
+    jobs.serving = [job for job in jobs.serving if not given.isdisjoint(job.documents)]
+    whole.findings = [f for f in whole.findings if f.reported_path in given or any(p.path in given for p in f.places)]
+    whole.files = {path: report for path, report in whole.files.items() if path in given}
+    return whole
 
 
 def _fix(

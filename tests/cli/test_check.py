@@ -258,3 +258,45 @@ def test_version_and_help_import_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("cfglint 0.")
+
+
+RUN = (
+    "base_model: Qwen/Qwen2.5-0.5B\nsequence_len: 2048\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\n"
+    "deepspeed: ../deepspeed/zero2.json\nlearning_rat: 1\n"
+)
+PART = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}\n'
+
+
+def test_a_part_that_is_given_alone_is_linted_with_the_runs_that_name_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """As pre-commit gives the one file that was changed."""
+    write("configs/sft.yaml", RUN)
+    write("configs/other.yaml", RUN.replace("zero2", "zero3"))
+    write("deepspeed/zero2.json", PART)
+    assert main(["check", "--format", "json", "--show-files", "deepspeed/zero2.json"]) == 1
+    content = json.loads(capsys.readouterr().out)
+    found = {(f["code"], f["path"]) for f in content["findings"]}
+    assert ("CON001", "deepspeed/zero2.json") in found
+    assert {path for _, path in found} == {"deepspeed/zero2.json"}, "what concerns only the run is not reported"
+    assert [file["path"] for file in content["files"]] == ["deepspeed/zero2.json"]
+    assert (content["summary"]["jobs"], content["summary"]["files"]) == (1, 1)
+
+
+def test_a_part_is_searched_for_in_its_repository_only(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("configs/sft.yaml", RUN)
+    write("deepspeed/zero2.json", PART)
+    monkeypatch.chdir(folder / "deepspeed")
+    assert main(["check", "--format", "json", "--select", "CON001", "zero2.json"]) == 1
+    assert codes(capsys) == ["CON001"]
+    (folder / ".git").rmdir()
+    assert main(["check", "--format", "json", "--select", "CON001", "zero2.json"]) == 0
+    assert codes(capsys) == []
+
+
+def test_a_part_that_is_given_alone_is_fixed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    write("configs/sft.yaml", RUN)
+    write("deepspeed/zero2.json", PART)
+    main(["check", "--fix", "--unsafe-fixes", "--select", "CON001", "deepspeed/zero2.json"])
+    assert Path("configs/sft.yaml").read_text("utf-8") == RUN
+    assert json.loads(Path("deepspeed/zero2.json").read_text("utf-8"))["train_micro_batch_size_per_gpu"] == "auto"
