@@ -549,7 +549,8 @@ def _plainly_of(expression: str, value: object) -> bool:
 
 _LAX_BOOLS: Final = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
 _SIMPLE_NUMBER: Final = re.compile(r"[-+]?(?:(?P<whole>[0-9]{1,15})|[0-9]{1,15}(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,2})?)")
-_WORD: Final = re.compile(r"(?![iInN])[A-Za-z/_-][A-Za-z][\w./ -]*")
+_WORD: Final = re.compile(r"[A-HJ-MO-Za-hj-mo-z/][\w./ -]*")
+"""Text that is no number, whatever follows: no number begins with a letter but ``inf`` and ``nan``."""
 
 
 def _lax_member(member: str, value: object) -> bool | None:
