@@ -7,44 +7,17 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cfglint.dialects import (
-    accelerate,
-    axolotl,
-    deepspeed,
-    gpt_neox,
-    hf_generation_config,
-    hf_model_config,
-    hf_quant_config,
-    hf_training_args,
-    litgpt,
-    llamafactory,
-    llm_foundry,
-    maxtext,
-    megatron,
-    ms_swift,
-    nanotron,
-    nemo,
-    olmo,
-    peft_adapter,
-    prime_rl,
-    roll,
-    torchtitan,
-    torchtune,
-    trl,
-    verl,
-)
+from cfglint.dialects import deepspeed, hf_training_args
 from cfglint.dialects.base import Dialect
+from cfglint.dialects.recognise import dialects
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.source.json import parse_json
 from cfglint.source.node import Mapping
 
 DIALECTS: list[Dialect] = [
-    module.DIALECT
-    for module in (
-        accelerate, axolotl, deepspeed, gpt_neox, hf_generation_config, hf_model_config, hf_quant_config, hf_training_args,
-        litgpt, llamafactory, llm_foundry, maxtext, megatron, ms_swift, nanotron, nemo, olmo, peft_adapter, prime_rl, roll, torchtitan, torchtune, trl, verl,
-    )
-]  # fmt: skip
+    d for d in dialects() if d.kind != "serve" and type(d).read is not Dialect.read and d.name != "cfglint-job"
+]
+"""A job file's keys are the facts themselves: its schema judges their types."""
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "micro_batch_size": int, "gradient_accumulation_steps": int, "global_batch_size": int, "sequence_length": int,
