@@ -33,6 +33,7 @@ class AdapterOfOtherBase(Rule):
     severity = "error"
     kinds = ("train", "serve")
     evidence = ("https://github.com/huggingface/peft/blob/v0.21.2/src/peft/config.py",)
+    catalogue = ("lora-base-mismatch",)
     good = (
         example(
             {
