@@ -126,10 +126,10 @@ class ContextParallelPacking(Rule):
         size = integer(accelerate.value(*key))
         if size is None or size < 2:
             return
-        kernel = job.attention
-        if trainer_readings(job) and kernel is not None and isinstance(kernel.origin, FileOrigin):
-            if kernel.value in ("flash2", "flash3", "flex", "eager"):
-                yield self._needs_sdpa(job, kernel, accelerate.origin(*key), size, context)
+        kernel = job.attention if trainer_readings(job) else None
+        stated = kernel is not None and isinstance(kernel.origin, FileOrigin)
+        if kernel is not None and stated and kernel.value in ("flash2", "flash3", "flex", "eager"):
+            yield self._needs_sdpa(job, kernel, accelerate.origin(*key), size, context)
         if trl is None or boolean(trl.value("packing")) is not True:
             return
         version = context.version(job, "trl")
