@@ -15,6 +15,9 @@ from .intervals import applies, saving
 STATE_BYTES_PER_PARAMETER = 14
 """A full checkpoint: 16-bit weights, fp32 copy and both moments of Adam."""
 
+LARGE_MODEL = 1_000_000_000
+"""Parameters from which every reader hears of it: a checkpoint takes 14 GB or more."""
+
 
 class FrequentCheckpoints(Rule):
     """A whole checkpoint is written every few steps.
@@ -22,8 +25,8 @@ class FrequentCheckpoints(Rule):
     A full checkpoint holds about 14 bytes per parameter: 100 GB for 7 billion. Written every few steps it takes longer than
     the steps, and without `save_total_limit` it fills the disk, which ends the run.
 
-    How sure: arithmetic; a debugging run may mean it, so it is information for strict readers, and only for full training
-    without `save_only_model`.
+    How sure: arithmetic; a debugging run may mean it, so it is information, for strict readers unless the model has a billion
+    parameters or more and no checkpoint is ever deleted. Only for full training without `save_only_model`.
     """
 
     code = "CKP008"
@@ -89,7 +92,7 @@ class FrequentCheckpoints(Rule):
         size = job.architecture.total_parameters if job.architecture is not None else None
         amount = f" of about {size * STATE_BYTES_PER_PARAMETER / 1e9:.0f} GB" if isinstance(size, int) else ""
         limit = argument_number(job, "save_total_limit")
-        yield self.finding(
+        finding = self.finding(
             f"a checkpoint{amount} is written every {shown(int(save.steps))} steps"
             + ("" if limit is not None else ", and none is deleted"),
             stated,
@@ -97,3 +100,6 @@ class FrequentCheckpoints(Rule):
             help="save less often, or set save_total_limit or save_only_model",
             job=job,
         )
+        if isinstance(size, int) and size >= LARGE_MODEL and limit is None:
+            finding.persona = "default"  # more than 10 GB every few steps, and all of them stay
+        yield finding
