@@ -225,3 +225,20 @@ def test_files_that_gpt_neox_merges() -> None:
     (job,) = jobs_of(files)
     assert (job.hardware.gpus_per_node, job.value("micro_batch_size")) == (8, 4)
     assert job.documents == ["c/model.yml", "run.sh", "c/setup.yml"]
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:${TAG:-v0.10.2}", "0.10.2"), ("${IMAGE-vllm/vllm-openai:v0.9.1}", "0.9.1"),
+        ("vllm/vllm-openai:${TAG}", None), ("vllm/vllm-openai:${TAG:-v${MINOR}}", None),
+    ],
+)  # fmt: skip
+def test_compose_variables_with_a_default(image: str, version: str | None) -> None:
+    service = SERVICE.replace("vllm/vllm-openai:v0.10.2", f'"{image}"').replace(
+        "command: --model org/m", 'command: ["--model", "${MODEL:-org/m}", "--max-model-len", "${LENGTH}"]'
+    )
+    (job,) = jobs_of({"compose.yaml": service.replace("MORE", "environment: {CUDA_VISIBLE_DEVICES: '${GPUS:-0,1}'}")})
+    assert (job.value("model_id"), job.value("framework_version")) == ("org/m", version)
+    assert job.hardware.gpus_per_node == 2
+    assert job.undecided("max_model_len")

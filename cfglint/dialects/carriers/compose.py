@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,14 +36,14 @@ def launches(document: Document) -> Iterator[Launch]:
         route: Route = ("services", name)
         image = service.get("image")
         image_word = (
-            Word(str(image.value), image.raw, image.span, "$" not in str(image.value))
+            _interpolated(Word(str(image.value), image.raw, image.span, "$" not in str(image.value)))
             if isinstance(image, Scalar) and image.value
             else None
         )
         context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
-        variables = environment(service)
+        variables = {key: _interpolated(word) for key, word in environment(service).items()}
         words_given = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
-        for words, command in script_commands([_unescaped(word) for word in words_given]):
+        for words, command in script_commands([_unescaped(_interpolated(word)) for word in words_given]):
             yield from expanded(
                 Launch(
                     words=words,
@@ -79,6 +80,19 @@ def _words(node: Node | None) -> list[Word]:
                 span = node.span
             words.append(Word(word.text, word.raw, span, word.known and "$" not in word.text, word.quoted))
     return words
+
+
+_DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_]\w*:?-([^${}]*)\}")
+
+
+def _interpolated(word: Word) -> Word:
+    """``${NAME:-default}`` as its default, as in a script that does not set the variable; every other variable stays."""
+    if "${" not in word.text:
+        return word
+    text = _DEFAULT.sub(lambda match: match.group(1), word.text)
+    if text == word.text:
+        return word
+    return Word(text, word.raw, word.span, "$" not in text.replace("$$", ""), word.quoted)
 
 
 def _unescaped(word: Word) -> Word:
