@@ -197,6 +197,8 @@ def read_llamafactory(
     facts.model("model_name_or_path")
     facts.boolean("trust_remote_code", "trust_remote_code")
     facts.reference("adapter", "adapter_name_or_path", base="cwd")
+    if (frozen := boolean(facts.value("freeze_vision_tower"))) is not None:
+        facts.state("trains_vision", not frozen, "freeze_vision_tower")
     if serve or not _trains(root):
         reading.role = "part"
         reading.context["trains"] = False

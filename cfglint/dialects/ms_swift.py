@@ -293,6 +293,8 @@ def _state_trainer(facts: FactReader, arguments: bool) -> None:
     state_kernels(facts)
     _state_sharding(facts)
     facts.integer("context_parallel_size", "sequence_parallel_size", low=1)
+    if (frozen := boolean(facts.value("freeze_vit"))) is not None:
+        facts.state("trains_vision", not frozen, "freeze_vit")
     if facts.on("use_galore"):
         facts.reading.facts.state_first("optimizer", "galore_adamw", facts.origin("use_galore"))
     if arguments:
@@ -347,7 +349,7 @@ def _state_megatron(facts: FactReader, arguments: bool) -> None:
         ("micro_batch_size", 1), ("global_batch_size", 16), ("gradient_checkpointing", "selective"), ("zero_stage", 1),
         ("weight_dtype", "bf16"), ("compute_dtype", "bf16"), ("master_weights", True), ("attention", "flash2"),
         ("optimizer", "adamw_torch_fused"), ("lr_scheduler", "cosine"), ("weight_decay", 0.1), ("max_grad_norm", 1.0),
-        ("loss_kernel", "triton"),
+        ("loss_kernel", "triton"), ("trains_vision", False),
     ):  # fmt: skip
         if not stated(fact):
             facts.default(fact, value, "ms-swift")

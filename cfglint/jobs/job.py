@@ -181,6 +181,7 @@ class TrainingJob(Job):
     weight_decay = FactField[float]()
     max_grad_norm = FactField[float]()
     tf32 = FactField[bool]()
+    trains_vision = FactField[bool]("the vision and audio towers are trained with the language model")
 
 
 class ServingJob(Job):

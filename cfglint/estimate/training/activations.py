@@ -18,6 +18,7 @@ from cfglint.estimate.training.parameters import adapter_slots, expert_adapters,
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
+from cfglint.estimate.training.vision import Tower, tower_of
 
 RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
 RECURRENT_HEAD: Final = 64
@@ -47,6 +48,8 @@ class Activations:
     """The same until backward ends, with the gradients gathered for trained ones."""
     style: Style
     style_known: bool
+    tower: Tower | None = None
+    """The vision tower in front of the blocks."""
 
     @property
     def kept(self) -> float:
@@ -218,7 +221,8 @@ def activations_of(
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
     shared = _shared(architecture, plan, style, numerics, batch, sequence)
-    return Activations(tuple(runs), head, hidden, *shared, style, known)
+    tower = tower_of(architecture, plan, numerics) if layers[0] == 0 else None
+    return Activations(tuple(runs), head, hidden, *shared, style, known, tower)
 
 
 def _shared(

@@ -118,6 +118,11 @@ def estimate_training(job: TrainingJob) -> Estimate:
             f"the blocks of {architecture.model_type} models are not known here: activations as of a Llama block"
         )
         plan.loose.add("model_type")
+    if stage.activations is not None and stage.activations.tower is not None:
+        how = "trained" if plan.trains_vision else "frozen"
+        patches = stage.activations.tower.patches
+        estimate.assumptions.append(f"images: one of {patches} patches a sequence, through a {how} vision tower")
+        plan.loose.add("images")
     estimate.trainable_parameters = _trainable(plan, stage)
     if architecture is not None and not architecture.tensors:
         estimate.assumptions.append(
@@ -190,7 +195,8 @@ def _trainable(plan: Plan, stage: Stage) -> int | None:
     if architecture is None:
         return None
     if not plan.adapter:
-        return architecture.total_parameters
+        total = architecture.total_parameters
+        return total if total is None or plan.trains_vision else total - round(stage.parameters.frozen)
     one = count_parameters(architecture, _whole(plan), (0, len(architecture.layers)), True, True)
     return round(one.adapter + one.saved_modules)
 

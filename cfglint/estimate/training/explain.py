@@ -51,7 +51,7 @@ def billions(count: float) -> str:
 def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak) -> list[Component]:
     """What is alive at the peak, largest parts of the run first; they add up to the peak."""
     shard = f" / {plan.shard_degree} ranks" if plan.shard_degree > 1 else ""
-    trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base
+    trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base - parameters.frozen
     rows: list[tuple[str, float, str]] = []
     if shard and plan.expert_parallel > 1 and parameters.routed:
         shard += f" (experts / {max(1, plan.shard_degree // plan.expert_parallel)})"

@@ -62,6 +62,8 @@ def favourable(plan: Plan) -> Plan | None:
     loose = plan.loose
     if "micro_batch_size" in loose or plan.objective in RL_METHODS:
         changes["micro_batch"] = 1
+    if "images" in loose:
+        changes["images"] = False
     if plan.objective in HELPED:
         changes["small_helpers"] = True
     if plan.sequence is not None and plan.sequence > SHORT_SAMPLE and ("sequence_length" in loose or not plan.packs):

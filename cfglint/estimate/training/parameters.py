@@ -34,12 +34,18 @@ class Parameters:
     largest_adapter: float = 0.0
     routed: float = 0.0
     """Routed experts, a part of ``linear`` and ``experts``."""
+    frozen: float = 0.0
+    """Vision and audio towers with their projectors where they are not trained; a part of the rest."""
     rows_columns: float = 0.0
     """Sum of rows and columns of all matrices, for factored states."""
 
     @property
     def base(self) -> float:
         return self.linear + self.experts + self.rest + self.embedding + self.head + self.outside
+
+
+TOWERS: Final = frozenset({"vision", "audio", "projector"})
+"""Roles of what a model sees and hears with."""
 
 
 def on_rank(tensor: Tensor, plan: Plan, elements: float) -> float:
@@ -96,6 +102,8 @@ def count_parameters(
             found.linear += elements
         else:
             found.rest += elements
+        if tensor.role in TOWERS and not plan.trains_vision:
+            found.frozen += elements
         if tensor.role == "expert":
             found.routed += elements
         matrix = on_rank(tensor, plan, tensor.elements)

@@ -42,7 +42,8 @@ def walk(
     resident = states.resident + windows.constant
     shared = {"forward": activations.shared_forward, "backward": activations.shared_backward}
     held = max(states.gradients, windows.whole_gradients) if accumulating else 0.0
-    waiting = (in_flight - 1) * activations.kept
+    tower = activations.tower
+    waiting = (in_flight - 1) * activations.kept + (tower.kept if tower is not None else 0.0)
     kept = activations.kept + waiting
     head = activations.head
     layers = sum(run.count for run in activations.runs)
@@ -88,6 +89,8 @@ def walk(
         done += run.kept * run.count
         # without checkpointing the cached copies are the ones that backward keeps, counted there
         casts += f.casts * run.count if run.checkpointed else 0.0
+    if tower is not None:
+        consider("forward", gradients=held, activations=waiting - tower.kept + tower.forward, gathered=windows.outer)
     everything = 0.0 if windows.reshard else windows.block * layers
     if head is not None:
         consider(
@@ -175,6 +178,14 @@ def walk(
                 embedding_gradient=embedding_gradient * (3 if tied else 1),
                 gathered=windows.outer,
             )
+    if tower is not None and tower.backward:
+        consider(
+            "backward",
+            gradients=states.gradients,
+            activations=waiting - tower.kept + tower.backward,
+            gathered=windows.outer,
+            reduce=windows.reduce,
+        )
     consider("step", gradients=states.gradients, workspace=states.workspace + windows.step)
     consider("load")
     phases = {phase: total for phase, (total, _) in best.items()}

@@ -83,6 +83,10 @@ class Plan:
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
+    trains_vision: bool = True
+    """Vision and audio towers are trained with the language model; beside adapters they never are."""
+    images: bool = True
+    """Samples bring images, where the model has a vision tower."""
     transformers_version: str | None = None
     quantizes_experts: bool = False
     """Fused experts are quantized too (Axolotl's ``quantize_moe_experts``)."""
@@ -255,6 +259,7 @@ def resolve(job: TrainingJob) -> Plan:
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
         transformers_version=_transformers_version(read, profile),
+        trains_vision=read.flag("trains_vision", not profile.freezes_vision) and not method.adapter,
         quantizes_experts=read.flag("quantize_experts", False),
         inputs=read.inputs,
         assumptions=read.assumptions,

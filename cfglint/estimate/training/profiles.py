@@ -62,6 +62,8 @@ class Profile:
     """``compile`` covers the loss too."""
     checkpoints_sublayers: bool = False
     """Full checkpointing wraps norms, attention and MLP one by one, so each of the four keeps its input."""
+    freezes_vision: bool = False
+    """Vision towers and projectors are frozen unless the settings say otherwise."""
     offloads_reference: bool = False
     """The reference model's parameters wait on the host."""
     shift_copy: bool = False
@@ -97,10 +99,20 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "axolotl": replace(_TRANSFORMERS, name="axolotl", micro_batch_size=1, kbit_upcast=True),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32
     "llamafactory": replace(
-        _TRANSFORMERS, name="llamafactory", sequence_length=2048, gradient_checkpointing="full", kbit_upcast=False
+        _TRANSFORMERS,
+        name="llamafactory",
+        sequence_length=2048,
+        gradient_checkpointing="full",
+        kbit_upcast=False,
+        freezes_vision=True,
     ),
     "ms-swift": replace(
-        _TRANSFORMERS, name="ms-swift", micro_batch_size=1, gradient_checkpointing="full", compute_dtype="bf16"
+        _TRANSFORMERS,
+        name="ms-swift",
+        micro_batch_size=1,
+        gradient_checkpointing="full",
+        compute_dtype="bf16",
+        freezes_vision=True,
     ),
     "unsloth": replace(
         _TRANSFORMERS,

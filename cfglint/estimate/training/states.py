@@ -89,7 +89,7 @@ def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
         rest = (p.base - packed) * DTYPE_BYTES[unquantized_dtype(plan)]
         base = packed * format_of(plan).bytes_per_parameter + rest
     else:
-        base = p.base * (dense if plan.adapter else stored)
+        base = p.base * dense if plan.adapter else (p.base - p.frozen) * stored + p.frozen * dense
     frozen = plan.frozen_copies * (base if plan.adapter else p.base * dense)
     return base + frozen + (trainable * stored if plan.adapter else max(0.0, trainable - p.base) * stored)
 
@@ -122,7 +122,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     kind, _ = optimizer_kind(plan)
     p = parameters
     stored = DTYPE_BYTES[trainable_dtype(plan)]
-    trainable = p.adapter + p.saved_modules if plan.adapter else p.base
+    trainable = p.adapter + p.saved_modules if plan.adapter else p.base - p.frozen
     if plan.objective == "ppo" and not plan.small_helpers:
         trainable *= 2  # policy and value model
     # DeepSpeed keeps fp32 masters of adapters too; Megatron's are beside 16-bit weights
