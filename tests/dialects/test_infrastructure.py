@@ -230,7 +230,7 @@ def test_files_that_gpt_neox_merges() -> None:
 @pytest.mark.parametrize(
     ("image", "version"),
     [
-        ("vllm/vllm-openai:${TAG:-v0.10.2}", "0.10.2"), ("${IMAGE-vllm/vllm-openai:v0.9.1}", "0.9.1"),
+        ("vllm/vllm-openai:${TAG:-v0.10.2}", "0.10.2"), ("vllm/vllm-openai:${TAG-v0.9.1}", "0.9.1"),
         ("vllm/vllm-openai:${TAG}", None), ("vllm/vllm-openai:${TAG:-v${MINOR}}", None),
     ],
 )  # fmt: skip

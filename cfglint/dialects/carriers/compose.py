@@ -35,11 +35,7 @@ def launches(document: Document) -> Iterator[Launch]:
             continue
         route: Route = ("services", name)
         image = service.get("image")
-        image_word = (
-            _interpolated(Word(str(image.value), image.raw, image.span, "$" not in str(image.value)))
-            if isinstance(image, Scalar) and image.value
-            else None
-        )
+        image_word = _image(service.get("image"))
         context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
         variables = {key: _interpolated(word) for key, word in environment(service).items()}
         words_given = [*_words(service.get("entrypoint")), *_words(service.get("command"))]
@@ -80,6 +76,14 @@ def _words(node: Node | None) -> list[Word]:
                 span = node.span
             words.append(Word(word.text, word.raw, span, word.known and "$" not in word.text, word.quoted))
     return words
+
+
+def _image(node: Node | None) -> Word | None:
+    """The image; a variable that holds all of it may mean another program, one in its tag another release."""
+    if not isinstance(node, Scalar) or not node.value:
+        return None
+    word = Word(str(node.value), node.raw, node.span, "$" not in str(node.value))
+    return word if word.text.startswith("$") else _interpolated(word)
 
 
 _DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_]\w*:?-([^${}]*)\}")
