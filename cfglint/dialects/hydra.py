@@ -68,7 +68,8 @@ def has_defaults(root: Mapping) -> bool:
 def choices(words: Iterable[Word]) -> dict[str, str | None]:
     """Overrides that may pick a config group's option, by ``group`` or ``group@package``; None takes the group away.
 
-    ``a=b`` may be a value as well: it is a choice only where the defaults list has the group ``a``.
+    ``a=b`` may be a value as well: it is a choice only where the defaults list has the group ``a``. ``+a=b`` adds the group
+    (its key keeps the sign), where there is a file for it.
     """
     found: dict[str, str | None] = {}
     for word in words:
@@ -80,7 +81,7 @@ def choices(words: Iterable[Word]) -> dict[str, str | None]:
         if sign == "~":
             found[key] = None
         elif option is not None:
-            found[key] = option.strip("'\"").removesuffix(".yaml")
+            found[f"+{key}" if sign else key] = option.strip("'\"").removesuffix(".yaml")
     return found
 
 
@@ -143,12 +144,19 @@ class _Composer:
         for key, option in self._overridden(root):
             self.chosen.setdefault(key, option)
         tree = Mapping(root.span)
-        for package, found in self._expanded(document, root, "", ""):
+        for package, found in (*self._expanded(document, root, "", ""), *self._added()):
             if found is None:
                 tree = Mapping(root.span)  # what is not at hand may say anything over what came before
             else:
                 tree = over(tree, _packaged(found, package))
         return Composed(tree, self.owners, self.missing)
+
+    def _added(self) -> Iterator[tuple[str, Mapping | None]]:
+        """Groups that the command line adds behind the primary config's list."""
+        for key, option in list(self.chosen.items()):
+            group, _, package = key.removeprefix("+").partition("@")
+            if key.startswith("+") and option is not None and self._file(f"{group}/{option}") is not None:
+                yield from self._default(_Default(group, option, package or None), "", "")
 
     def _overridden(self, root: Mapping) -> Iterator[tuple[str, str | None]]:
         """``override group: option`` of the primary config, which holds for the groups of every file below it."""

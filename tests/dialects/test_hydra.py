@@ -79,6 +79,12 @@ def test_choices_of_a_command_and_overrides_of_a_list() -> None:
     assert composed("defaults:\n  - base\n  - override model: large\n", **files)[0] == {"model": {"name": "large"}}
 
 
+def test_groups_that_a_command_adds() -> None:
+    chosen: dict[str, str | None] = {"+optim@net.optim": "adam", "+count": "3"}
+    tree, missing = composed("defaults:\n  - _self_\na: 1\n", chosen, optim__adam="lr: 0.1\n")
+    assert (tree, missing) == ({"a": 1, "net": {"optim": {"lr": 0.1}}}, [])
+
+
 def test_what_is_not_at_hand_makes_all_before_it_unknown() -> None:
     tree, missing = composed("defaults:\n  - base\n  - gone: x\n  - _self_\na: 1\n", base="b: 2\n")
     assert (tree, missing) == ({"a": 1}, ["gone/x"])
@@ -96,7 +102,7 @@ def test_words_that_may_choose() -> None:
     text = "python x.py model=large +optim@net.optim=adam ~logger a.b=1 key='v'"
     file = parse_shell("a.sh", "")
     (command,) = commands_of(file, text, list(range(len(text))))
-    assert hydra.choices(command.words) == {"model": "large", "optim@net.optim": "adam", "logger": None, "key": "v"}
+    assert hydra.choices(command.words) == {"model": "large", "+optim@net.optim": "adam", "logger": None, "key": "v"}
 
 
 PRIMARY = """
