@@ -22,6 +22,9 @@ that with more ranks than experts some hold nothing and all gather padding."""
 
 PER_NODE: Final = 8
 
+SPLITS: Final = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "context_parallel_size")
+"""Sizes that take from every device what it holds; stated as ``$TP`` they decide the verdict."""
+
 
 def estimate_undecided(job: TrainingJob) -> Estimate:
     """The estimate of ``job``, with a verdict only where what no file says cannot change it."""
@@ -33,9 +36,9 @@ def estimate_undecided(job: TrainingJob) -> Estimate:
 
 def _trained(job: TrainingJob) -> Estimate:
     """As many parameters trained as stated; none but adapters where that is stated as something not known here."""
-    made = _counted(job)
+    made = _split(job)
     if job.undecided("method"):
-        adapters = _counted(with_facts(job, method="lora"))
+        adapters = _split(with_facts(job, method="lora"))
         _widen(made, adapters, "method")
         made.assumptions.insert(0, "what is trained is not known: shown with all parameters trained")
     for reading in job.readings:
@@ -45,6 +48,26 @@ def _trained(job: TrainingJob) -> Estimate:
             made.memory.missing.append(key)
             made.memory.verdict = "unknown"
             made.assumptions.insert(0, words)
+    return made
+
+
+def _split(job: TrainingJob) -> Estimate:
+    """Unsplit along the parallel sizes that are stated as something not known here; they may split all there is over all GPUs."""
+    made = _counted(job)
+    hidden = [name for name in SPLITS if job.undecided(name)]
+    if not hidden:
+        return made
+    memory = made.memory
+    most = job.hardware.world_size or PER_NODE * NODE_COUNTS[-1]
+    memory.allocated, memory.reserved, memory.used = (
+        Interval(held.low / most, held.expected, held.high) if held is not None else None
+        for held in (memory.allocated, memory.reserved, memory.used)
+    )
+    memory.floor = memory.floor / most if memory.floor is not None else None
+    memory.missing += [name for name in hidden if name not in memory.missing]
+    if memory.verdict != "fits":
+        memory.verdict = "unknown"
+    made.assumptions.insert(0, f"{', '.join(hidden)} not known: shown as 1")
     return made
 
 

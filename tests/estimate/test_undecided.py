@@ -85,3 +85,17 @@ def test_a_recipe_leaves_the_number_of_gpus_to_its_reader() -> None:
     memory = result.context.estimate(job).memory
     assert (memory.verdict, memory.missing) == ("unknown", ["tensor_parallel_size"])
     assert not [f for f in result.findings if f.code.startswith("MEM1")]
+
+
+MEGATRON = """\
+torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size {} --pipeline-model-parallel-size 2 \\
+    --num-layers 36 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 \\
+    --micro-batch-size 1 --global-batch-size 64 --vocab-size 50257 --fp16 --train-iters 10 --lr 1e-4 --recompute-activations
+"""
+
+
+def test_parallel_sizes_that_a_variable_holds_give_no_verdict() -> None:
+    """gpt3 of awsome-distributed-training sets TENSOR_PARALLEL in two branches: 7 B over 16 A100 was called out of memory."""
+    assert _verdict({"run.sh": MEGATRON.format(1)})[0] == "likely-oom"
+    assert _verdict({"run.sh": MEGATRON.format("$TP")}) == ("unknown", ["tensor_parallel_size"])
+    assert _verdict({"run.sh": MEGATRON.format("$TP").replace("--num-layers 36", "--num-layers 2")})[0] == "fits"
