@@ -181,8 +181,8 @@ def test_stated_blocks_override_the_profile() -> None:
 
 def test_lora_slots_take_room() -> None:
     without, with_slots = vllm(LLAMA_8B), vllm(LLAMA_8B, enable_lora=True, max_loras=4, max_lora_rank=64)
-    # q, k, v, o, gate, up, down of 32 layers: 4 slots × rank 64 × (inputs + outputs) × 2 bytes
-    sides = 32 * (8192 + 2 * 5120 + 8192 + 3 * 18432)
+    # q, k, v, o, gate, up, down of 32 layers: 4 slots × rank 64 × (inputs + outputs) × 2 bytes; the embeddings' too
+    sides = 32 * (8192 + 2 * 5120 + 8192 + 3 * 18432) + 2 * (128256 + 4096)
     assert kv(without)[0] - kv(with_slots)[0] == pytest.approx(4 * 64 * sides * 2 / GIB, rel=0.01)
 
 

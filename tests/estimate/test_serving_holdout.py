@@ -11,7 +11,7 @@ import pytest
 from cfglint.catalog.architecture import Architecture, architecture_from_config
 from cfglint.catalog.models import architecture_of, find_model
 from cfglint.dialects.cfglint_job import state
-from cfglint.estimate.result import Interval
+from cfglint.estimate.result import Interval, ServingEstimate
 from cfglint.estimate.serving import estimate_serving
 from cfglint.estimate.serving.kv_layout import KvLayout, vllm_layout
 from cfglint.estimate.serving.levers import helps_for_length
@@ -231,3 +231,66 @@ def test_no_length_too_short_to_serve_is_offered() -> None:
     """A cache of some 2,000 tokens: more ranks or a larger device, never 1,024 tokens."""
     words = length_help(model="Qwen/Qwen3-8B", gpu="A10G", gpu_memory_utilization=0.75, max_model_len=40960)
     assert words and not any(word.startswith("max_model_len") for word in words)
+
+
+def serving_of(**facts: Any) -> ServingEstimate:
+    found = estimate_serving(job_of(framework="vllm", **facts)).serving
+    assert found is not None
+    return found
+
+
+def test_compiling_benchmarks_the_table_of_embeddings() -> None:
+    """Logged peaks of 0.28: 1.46 GiB for 151,936 x 5,120 and 1.04 for 152,064 x 3,584; no such buffer without compiling."""
+    facts = {"model": "Qwen/Qwen3-14B-AWQ", "gpu": "RTX 5090", "gpu_memory_utilization": 0.7, "max_model_len": 32768}
+    peaks = [
+        serving_of(framework_version=version, **facts, **more).activation_peak
+        for version, more in (("0.28.0", {}), ("0.26.0", {}), ("0.28.0", {"enforce_eager": True}))
+    ]
+    assert [None if peak is None else round(peak / GIB, 2) for peak in peaks] == [1.45, 0.3, 0.28]
+    seven = serving_of(framework_version="0.28.0", model="Qwen/Qwen2.5-7B-Instruct-AWQ", gpu="L4", max_model_len=32768)
+    assert seven.activation_peak is not None
+    assert seven.activation_peak / GIB == pytest.approx(1.04, rel=0.03)
+
+
+def test_a_model_that_sees_embeds_outside_of_the_graph() -> None:
+    facts = {
+        "model": "Qwen/Qwen2.5-VL-7B-Instruct",
+        "gpu": "H100 80GB",
+        "limit_mm_per_prompt": {"image": 0, "video": 0},
+    }
+    before, after = (serving_of(framework_version=v, **facts).activation_peak for v in ("0.26.0", "0.28.0"))
+    assert before is not None and after is not None
+    assert after < before
+
+
+def test_kept_workspaces_are_consumed_memory_since_0_27() -> None:
+    """Qwen3-235B-A22B-FP8 at TP 4 on RTX PRO 6000 with 0.27.1: peak 0.76 GiB, 1.7 GiB consumed beside the weights."""
+    facts = {
+        "model": "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "gpu": "RTX PRO 6000", "gpus_per_node": 4, "tensor_parallel_size": 4,
+        "max_model_len": 32768, "max_num_seqs": 32, "gpu_memory_utilization": 0.9,
+    }  # fmt: skip
+    old, new = (serving_of(framework_version=v, **facts) for v in ("0.26.0", "0.27.1"))
+    assert old.activation_peak is not None and new.activation_peak is not None and new.kv_cache is not None
+    # 8,192 tokens x 8 experts x two rows of 4,096 in 16 bits
+    assert old.activation_peak - new.activation_peak > 0.6 * GIB
+    assert new.activation_peak / GIB == pytest.approx(0.76, rel=0.1)
+    assert new.kv_cache.expected / GIB == pytest.approx(27.85, rel=0.01)
+
+
+def test_pooling_models_keep_the_first_runner_until_0_29() -> None:
+    """Qwen3-Embedding-0.6B of 0.28: 0.52 GiB, the table of 0.29 and the estimate for 51 piecewise graphs."""
+    serving = serving_of(
+        framework_version="0.28.0", model="Qwen/Qwen3-Embedding-0.6B", gpu="RTX 5090", gpu_memory_utilization=0.3,
+        max_model_len=2048, engine_args={"runner": "pooling"},
+    )  # fmt: skip
+    assert serving.activation_peak is not None and serving.kv_cache is not None and serving.graph is not None
+    assert serving.activation_peak / GIB == pytest.approx(0.52, rel=0.08)
+    assert serving.graph / GIB == pytest.approx(0.24, rel=0.05)
+    assert serving.kv_cache.low / GIB <= 7.31 <= serving.kv_cache.high / GIB
+
+
+def test_small_cublas_workspace_below_hopper() -> None:
+    """Qwen3-8B on an L20: 256 rows of 151,936 entries at 38 bytes, 2,304 rows of hidden states and 0 to 15 MiB: 1.40 GiB."""
+    serving = serving_of(framework_version="0.14.0", model="Qwen/Qwen3-8B", gpu="L20", max_model_len=16384)
+    assert serving.activation_peak is not None
+    assert serving.activation_peak / GIB == pytest.approx(1.40, abs=0.015)

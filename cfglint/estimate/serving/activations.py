@@ -7,7 +7,7 @@ by its size, so the terms are the buffers themselves and not a fit, but for one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture, Layer
@@ -16,6 +16,7 @@ from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import vision_data
 from cfglint.formulas import GIB
+from cfglint.records import dataclass
 
 MIB = 2**20
 V1_RESIDUALS = 4
@@ -39,9 +40,11 @@ class ProfiledPeak:
     high: float
     text: str
     driver: str
-    """``sampler``, ``forward`` or ``encoder``."""
+    """``sampler``, ``forward``, ``encoder`` or ``compile``."""
     sampler_bytes: float = 0.0
     """What the sampler adds to the forward pass."""
+    kept_bytes: float = 0.0
+    """What of the peak stays allocated after the profiling run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Profile:
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
     image_tokens: Mapping[str, int] = field(default_factory=dict)
     """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
+    compiles_tables: bool = False
+    """Whether compiling benchmarks the kernel that reads the embedding with a table of the same size."""
 
 
 def mlp_width(arch: Architecture, layer: Layer, tp: int) -> float:
@@ -172,6 +177,13 @@ def encoder_peak(arch: Architecture, profile: Profile, tp: int) -> float:
     return patches * profile.element * (2 * hidden + max(2 * inner / tp, attention)) + encoder_leftovers(arch, profile)
 
 
+def embedding_bytes(arch: Architecture, profile: Profile, tp: int) -> float:
+    """The rank's table of input embeddings, where the compiled graph reads it: models that see embed outside of it."""
+    if isinstance(arch.config.get("vision_config"), Mapping) or isinstance(arch.config.get("audio_config"), Mapping):
+        return 0.0
+    return arch.vocab_size * arch.hidden_size * profile.element / tp
+
+
 def profiled_peak(
     arch: Architecture, sharding: Sharding, stage: int, profile: Profile, scheme: Scheme | None
 ) -> ProfiledPeak:
@@ -227,6 +239,11 @@ def profiled_peak(
         encoder = encoder_peak(arch, profile, tp)
         if encoder:
             candidates.append((encoder, f"encoder pass over {encoder_tokens(arch, profile)} image tokens", "encoder"))
-    size, text, driver = max(candidates)
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)
-    return ProfiledPeak(size, max(low, others) if low else size, max(high, size), text, driver, max(0.0, size - others))
+    sampling = max(0.0, max(candidates)[0] - others)
+    least = max(low, others) if low else max(candidates)[0]
+    if stage == 0 and profile.compiles_tables:
+        table = embedding_bytes(arch, profile, tp) + profile.workspace_bytes + kept
+        candidates.append((table, f"a table of {arch.vocab_size} embeddings, while the graph is compiled", "compile"))
+    size, text, driver = max(candidates)
+    return ProfiledPeak(size, least, max(high, size), text, driver, sampling, profile.workspace_bytes + kept)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cfglint.catalog.architecture import Architecture
 from cfglint.formulas import GIB
 
@@ -14,6 +12,8 @@ MEASURED_LARGEST = 512
 HEAD_DIM = 128
 LOW, HIGH = 0.5, 1.8
 """What measured captures spread around the fit, kernels of mixtures of experts included (0.19 logs)."""
+ESTIMATE_LOW, ESTIMATE_HIGH = 0.4, 2.3
+"""What the engine's own estimate, extrapolated from two captures, spreads around the fit of 0.19: 0.8 to 2.9 times what was captured."""
 
 
 def capture_sizes(largest: int, coarse_from: int | None) -> int:
@@ -25,15 +25,13 @@ def capture_sizes(largest: int, coarse_from: int | None) -> int:
 
 
 def graph_bytes(
-    arch: Architecture, layers: int, tp: int, constants: dict[str, Any], captures: int, largest: int, mxfp4: bool
+    arch: Architecture, layers: int, tp: int, per_layer: float, per_head: float, captures: int, largest: int
 ) -> float:
     """Bytes of graphs over ``layers`` layers of one rank, ``captures`` in all, the largest for a batch of ``largest``.
 
-    The part that goes with a rank's heads is the decode kernel's split workspace for the largest batch.
+    ``per_layer`` and ``per_head`` are GiB of the measured captures; the part that goes with a rank's heads is the
+    decode kernel's split workspace for the largest batch.
     """
-    per_layer = float(constants["per_layer"])
-    if arch.moe:
-        per_layer += float(constants["per_layer_mxfp4_experts" if mxfp4 else "per_layer_experts"])
     heads = arch.num_attention_heads / tp * arch.head_dim / HEAD_DIM
-    workspace = float(constants["per_head"]) * heads * largest / MEASURED_LARGEST
+    workspace = per_head * heads * largest / MEASURED_LARGEST
     return (per_layer * layers * captures / MEASURED_SIZES + workspace) * GIB

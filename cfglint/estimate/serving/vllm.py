@@ -4,16 +4,22 @@ non-torch memory, CUDA graphs, and the KV cache that is left."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
-from cfglint.estimate.serving.activations import Profile, ProfiledPeak, image_tokens, profiled_peak
+from cfglint.estimate.serving.activations import (
+    MIB,
+    Profile,
+    ProfiledPeak,
+    embedding_bytes,
+    image_tokens,
+    profiled_peak,
+)
+from cfglint.estimate.serving.graphs import ESTIMATE_HIGH, ESTIMATE_LOW, capture_sizes, graph_bytes
 from cfglint.estimate.serving.graphs import HIGH as GRAPH_HIGH
 from cfglint.estimate.serving.graphs import LOW as GRAPH_LOW
-from cfglint.estimate.serving.graphs import capture_sizes, graph_bytes
 from cfglint.estimate.serving.host import host_memory
 from cfglint.estimate.serving.kv_layout import (
     FP8_DS_MLA_BYTES,
@@ -31,14 +37,17 @@ from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, wor
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
 from cfglint.formulas import GIB
+from cfglint.records import dataclass
 
 DEFAULT_BLOCK = 16
 CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 0.7 * GIB
 """CUDA context before the engine's first snapshot, as "free memory on startup" shows it: 0.23 GiB (L4, 16 GiB cards),
 0.41 (A100), 0.45 to 0.51 (RTX 4090, 3090), 0.51 to 0.60 (H100, H200)."""
 HOPPER = 9
+LARGE_WORKSPACE = (9, 10)
+"""Compute capabilities on which PyTorch gives cuBLAS its large workspace."""
 DEFAULT_MULTIPROCESSORS = 132
-ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30}
+ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30, "compile": 0.08}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
 GEFORCE = ("RTX-20", "RTX-30", "RTX-40", "RTX-50", "GTX")
@@ -98,8 +107,11 @@ class _Vllm:
         arguments = self.s.arguments
         if str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "1":
             return "V2"
+        law = self.laws.value("runner", self.version)
         plain = self.arch.moe is None and self.arch.ssm is None
-        runner: str = self.laws.value("runner", self.version)["dense" if plain else "other"]
+        runner: str = law["dense" if plain or self.arch.architecture in law.get("v2_architectures", ()) else "other"]
+        if self._pools():
+            runner = law.get("pooling", runner)
         if runner == "V2" and str(arguments.get("VLLM_USE_V2_MODEL_RUNNER")) == "0":
             return "V1"
         if str(arguments.get("VLLM_USE_V1")) == "0" and self.laws.value("v0_engine", self.version):
@@ -241,7 +253,8 @@ class _Vllm:
         if self.s.boolean("enable_lora"):
             rank = self.s.positive("max_lora_rank") or 16
             slots = self.s.positive("max_loras") or 1
-            extra += lora_slot_bytes(self.arch, self.sharding, stage, slots, rank, self.element)
+            embeds = self.arch.model_type in self.laws.value("lora_embeddings", self.version)
+            extra += lora_slot_bytes(self.arch, self.sharding, stage, slots, rank, self.element, embeds=embeds)
         extra += self._draft_bytes(stage)
         return weights, extra
 
@@ -315,10 +328,24 @@ class _Vllm:
     def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
         if settings.eager:
             return Interval.exactly(0.0)
-        captures, largest = self._captures(settings)
-        constants = self.laws.constant("graph_gib")
-        size = graph_bytes(self.arch, layers, self.sharding.tensor, constants, captures, largest, self._mxfp4())
+        size = self._graph_bytes(settings, layers, self.laws.value("graph_per_layer", self.version))
         return Interval(size * GRAPH_LOW, size, size * GRAPH_HIGH)
+
+    def _estimated_graphs(self, settings: VllmSettings, layers: int) -> Interval:
+        """What the engine itself estimates before capture, and takes from the cache."""
+        if settings.eager:
+            return Interval.exactly(0.0)
+        size = self._graph_bytes(settings, layers, self.laws.oldest_value("graph_per_layer"))
+        return Interval(size * ESTIMATE_LOW, size, size * ESTIMATE_HIGH)
+
+    def _graph_bytes(self, settings: VllmSettings, layers: int, law: Mapping[str, float]) -> float:
+        captures, largest = self._captures(settings)
+        per_layer, experts = law["layer"], self.laws.constant("graph_gib")
+        if self.arch.moe:
+            per_layer += experts["per_layer_mxfp4_experts" if self._mxfp4() else "per_layer_experts"]
+        # FlashAttention 3 alone keeps its splits between captures; elsewhere version 2 or Triton runs.
+        per_head = law["head"] if self._hopper() or self.gpu is None else 0.0
+        return graph_bytes(self.arch, layers, self.sharding.tensor, per_layer, per_head, captures, largest)
 
     def _mxfp4(self) -> bool:
         return self.scheme is not None and self.scheme.name == "mxfp4"
@@ -334,7 +361,14 @@ class _Vllm:
         if limit is None:
             limit = min(law["largest"], law["per_sequence"] * settings.max_num_seqs * (1 + self._draft_tokens()))
         largest = min(limit, settings.batched_tokens)
-        return law["modes"] * capture_sizes(largest, law["coarse_from"]), largest
+        captures = capture_sizes(largest, law["coarse_from"])
+        if law["modes"] > 1 and not self._pools():
+            # Whole graphs are captured for decoding batches, which no more requests than may run can make.
+            captures += capture_sizes(
+                min(largest, settings.max_num_seqs * (1 + self._draft_tokens())), law["coarse_from"]
+            )
+        # With adapters every size is captured with and without them.
+        return captures * (2 if self.s.boolean("enable_lora") else 1), largest
 
     def _profile(self, settings: VllmSettings, stage: int) -> Profile:
         counts = self.laws.constant("multiprocessors")
@@ -359,14 +393,22 @@ class _Vllm:
             runner=self.runner,
             sampler=self._sampler(),
             workspace_kept=bool(self.laws.value("moe_workspace_kept", self.version)),
-            workspace_bytes=float(self.laws.constant("workspace_mib")) * 2**20,
+            workspace_bytes=self._workspace_mib() * MIB,
             multiprocessors=units,
             last_stage=stage == self.sharding.pipeline - 1 and not self._pools(),
             pipelined=self.sharding.pipeline > 1,
             images=images,
             image_tokens=bounds,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
+            compiles_tables=bool(self.laws.value("compile_benchmarks", self.version)) and not settings.eager,
         )
+
+    def _workspace_mib(self) -> float:
+        """cuBLAS' workspace and small buffers; the old engine's runs leave as much on any device."""
+        capability = self.gpu.compute_capability if self.gpu else None
+        small = self.runner != "V0" and capability and capability[0] not in LARGE_WORKSPACE
+        size = "small" if small else "large"
+        return float(self.laws.constant("workspace_mib")) + float(self.laws.constant("cublas_workspace_mib")[size])
 
     def _sampler(self) -> Mapping[str, Any]:
         """The sampler's law; of an unknown version every kernel is possible."""
@@ -463,17 +505,22 @@ class _Vllm:
         more = _more_under_windows(self.gpu) * requested.expected
         stages: list[Stage] = []
         graphs = Interval.exactly(0.0)
+        estimated = graphs
         for index, (weights, extra) in enumerate(parts):
-            peak = profiled_peak(self.arch, self.sharding, index, self._profile(settings, index), self.scheme)
+            profile = self._profile(settings, index)
+            peak = profiled_peak(self.arch, self.sharding, index, profile, self.scheme)
             error = ACTIVATION_ERROR[peak.driver] + unsure
             activation = Interval(peak.low * (1 - error), peak.bytes, peak.high * (1 + error))
             resident = Interval(weights.low + extra, weights.bytes + extra, weights.high + extra) + (
                 -min(offload, weights.bytes)
             )
             graphs = self._graphs(settings, len(self.sharding.stages[index]))
+            estimated = self._estimated_graphs(settings, len(self.sharding.stages[index]))
             taken = resident + activation + non_torch
+            if index == 0 and profile.compiles_tables and (unsure or self.laws.value("pinned_fragments", self.version)):
+                taken = taken + Interval(0.0, 0.0, embedding_bytes(self.arch, profile, self.sharding.tensor))
             if inside:
-                taken = taken + graphs
+                taken = taken + estimated
             elif self.runner == "V2" and not settings.eager:
                 # Whether a release estimates the second runner's graphs is known from few logs.
                 taken = taken + Interval(0.0, 0.0, graphs.expected)
@@ -500,9 +547,12 @@ class _Vllm:
             # V0 gathers logits on the driver alone: the other ranks' lines show the sampler's share as cache.
             cache = Interval(cache.low, cache.expected, cache.high + tight.peak.sampler_bytes)
         serving.kv_cache = cache
-        serving.activation_peak = (first.peak if self.sharding.pipeline > 1 else tight.peak).bytes
+        logged = first.peak if self.sharding.pipeline > 1 else tight.peak
+        serving.activation_peak = logged.bytes
+        if self.laws.value("peak_is_transient", self.version):
+            serving.activation_peak -= logged.kept_bytes
         if inside and self.laws.value("peak_includes_graphs", self.version):
-            serving.activation_peak += graphs.expected
+            serving.activation_peak += estimated.expected
         serving.non_torch = non_torch.expected
         serving.graph = graphs.expected
         self._components(memory, settings, tight, non_torch, graphs, cache, requested)

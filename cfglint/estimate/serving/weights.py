@@ -8,12 +8,13 @@ norms, routers and the down-projections of MLA stand on every rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import rotary_data
+from cfglint.records import dataclass
 
 VOCABULARY_PADDING = 64
 """``DEFAULT_VOCAB_PADDING_SIZE`` of vLLM's vocab_parallel_embedding.py."""
@@ -284,12 +285,15 @@ def draft_head_bytes(arch: Architecture, sharding: Sharding, scheme: Scheme | No
     return layer + 2 * arch.hidden_size**2 * element
 
 
-def lora_slot_bytes(arch: Architecture, sharding: Sharding, stage: int, slots: int, rank: int, width: float) -> float:
+def lora_slot_bytes(
+    arch: Architecture, sharding: Sharding, stage: int, slots: int, rank: int, width: float, *, embeds: bool = False
+) -> float:
     """Buffers that hold ``slots`` adapters of up to ``rank`` on every linear layer of one rank.
 
-    vLLM keeps A whole and B split for column-parallel layers, A split and B whole for row-parallel ones.
+    vLLM keeps A whole and B split for column-parallel layers, A split and B whole for row-parallel ones. Models that
+    take adapters on their embeddings (``embeds``) hold the input's A and the output's B for the whole vocabulary.
     """
-    total = 0.0
+    total = 2.0 * (arch.vocab_size + arch.hidden_size) if embeds else 0.0
     layers = sharding.stages[stage]
     for tensor in arch.tensors:
         if not tensor.linear or tensor.bias or tensor.stack != "decoder" or len(tensor.shape) != 2:
