@@ -238,7 +238,10 @@ def _read(reading: Reading) -> None:
         model.number("lora_alpha", "lora_alpha", low=0)
         model.state("method", "lora", rank)
     elif reading.role == "run":
-        facts.state("method", UNKNOWN, "model")  # the module itself decides what it trains
+        facts.state("method", UNKNOWN, "model")
+    if reading.role == "run":
+        words = "the module is a program: what it trains and what it recomputes is not known here, no verdict"
+        reading.context["held_elsewhere"] = ("model", words)
 
 
 DIALECT = Lightning()

@@ -46,6 +46,7 @@ def test_what_a_file_says(read: Callable[..., Reading]) -> None:
     assert reading.dialect == "lightning"
     assert {name: facts.value(name) for name in expected} == expected
     assert [fact.value for fact in facts.statements("method")] == [UNKNOWN], "a module of the user's own"
+    assert reading.context["held_elsewhere"][0] == "model", "nor is it known what it recomputes"
 
 
 @pytest.mark.parametrize(
