@@ -12,13 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.jobs.facts import SettingOrigin
+from cfglint.records import dataclass
 from cfglint.settings_schema import plain_table
 
 if TYPE_CHECKING:

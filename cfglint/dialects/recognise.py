@@ -6,12 +6,13 @@ import os
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib import import_module
 
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.jobs.facts import Reading
+from cfglint.records import dataclass
 from cfglint.source.node import Document, Mapping, SourceFile
 
 SNIFFED_KEYS = 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cfglint.formulas import GIB as GIB
+from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

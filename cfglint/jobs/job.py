@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
+from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.accelerators import Accelerator

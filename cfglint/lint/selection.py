@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cfglint.lint.finding import Finding, Persona, Severity
+from cfglint.records import dataclass
 from cfglint.settings import Settings, SettingsError
 
 EXACT: Final = 1000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cfglint.records import dataclass
 from cfglint.source.node import Document, SourceFile, Span
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog.architecture import Layer, Tensor
@@ -23,6 +22,7 @@ from cfglint.catalog.families.parts import (
     read_heads,
     vector,
 )
+from cfglint.records import dataclass
 
 
 def stack_of(

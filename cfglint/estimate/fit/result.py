@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from cfglint.estimate.result import Estimate, Interval
+from cfglint.records import dataclass
 
 FITTING: Final = ("fits", "tight")
 """Verdicts of a job that runs as expected; ``fits`` alone holds with the high end of the estimate too."""

@@ -5,7 +5,7 @@ Figures are per run of equal layers, so the work does not grow with the number o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -19,6 +19,7 @@ from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
+from cfglint.records import dataclass
 
 RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
 RECURRENT_HEAD: Final = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from cfglint.catalog.architecture import Architecture
@@ -14,6 +14,7 @@ from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.jobs.job import TrainingJob
+from cfglint.records import dataclass
 
 RL_METHODS = ("grpo", "ppo", "rloo")
 ADAPTERS = ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa")
