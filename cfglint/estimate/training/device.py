@@ -7,12 +7,12 @@ row states allocated memory beside reserved or process memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import GIB, Interval
 from cfglint.estimate.training.plan import Plan
+from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,12 @@ class Slack:
 
 
 FITTED_SLACK: Final = {
-    # fitcheck-t4, cift-4080, torch-preflight-t4, fms-main and fms-liger on one GPU: on top of it the smaller hump
-    "single": Slack(1.025, 0.0, 0.906, 1.1),
+    # fitcheck-t4, cift-4080, fms-main and fms-liger on one GPU: on top of it the smaller hump. 48 of the 51 rows that carry
+    # both figures are inside, all of them 0.95 and above
+    "single": Slack(1.025, 0.0, 0.95, 1.1),
+    # fitcheck-t4 and torch-preflight-t4 with eager attention: score matrices come and go in every block, and what is left
+    # between them spreads further (41 of 45)
+    "single-eager": Slack(1.025, 0.0, 0.917, 1.115),
     # simumax-b200: 1.03 to 1.09
     "megatron": Slack(1.05, 0.0, 0.9, 1.09),
     # fms-main, fms-liger on 2 and 4 GPUs, adapters
@@ -47,8 +51,8 @@ FITTED_HUMP: Final = 0.8
 Fitted on fitcheck-t4 (sdpa), cift-4080 and the one-GPU adapter rows of fms-main and fms-liger: 0.7 to 1.0.
 """
 
-FITTED_HUMP_EAGER: Final = 0.35
-"""The same where score matrices are the larger hump: logits fit into their blocks (fitcheck-t4, eager)."""
+FITTED_HUMP_EAGER: Final = 0.5
+"""The same where score matrices are the larger hump: most of the logits fit into their blocks (fitcheck-t4, eager)."""
 
 CONTEXT_GIB: Final = {"T4": (0.12, 0.14, 0.3)}
 """CUDA context with lazily loaded kernels: 141 MiB on every row of fitcheck-t4."""
@@ -70,10 +74,10 @@ the Megatron slack is from, ran equal batches.
 """
 
 FITTED_USED_RESIDUALS: Final = {
-    # fitcheck-t4, fms-main, fms-liger and hf-doc-bert on one GPU: with reserved and context 164 of 173 rows are inside.
+    # fitcheck-t4, fms-main, fms-liger and hf-doc-bert on one GPU: with reserved and context 163 of 171 rows are inside.
     # The same settings came to 11.74 and 13.10 GiB in two processes (fitcheck-75, fitcheck-verdict-06): what earlier
     # allocations left cached is part of it
-    "single": (0.98, 1.1),
+    "single": (0.95, 1.1),
     # fms-main and fms-liger on 2 and 4 GPUs: all 94 rows are inside
     "fsdp-adapter": (0.98, 1.05),
     "fsdp-full": (0.98, 1.05),
@@ -113,7 +117,8 @@ def reserved_of(allocated: Interval, plan: Plan, humps: tuple[float, float], cer
     below the residuals alone (1, or less where facts were assumed).
     """
     regime = regime_of(plan)
-    slack = FITTED_SLACK[regime]
+    eager = regime == "single" and plan.attention == "eager"
+    slack = FITTED_SLACK["single-eager" if eager else regime]
     head, block = humps
     share = FITTED_HUMP_EAGER if plan.attention == "eager" and block > head else FITTED_HUMP
     smaller = share * min(humps) if regime == "single" else 0.0
