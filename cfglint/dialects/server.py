@@ -7,6 +7,7 @@ makes its readings with :func:`server_reading`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -53,13 +54,23 @@ def own_name(key: str, names: Mapping[str, str]) -> str:
     return names.get(name, name)
 
 
+ARGUMENT_LIST: Final = re.compile(
+    r"\$\$?(\{\w+\[[@*]\](:[^}]*)?\}|\{?[@*](:[^}]*)?\}?|\{?\w*(args|opts|options|flags|params)\b.*)", re.IGNORECASE
+)
+
+
+def values_of(positionals: Iterable[Word]) -> list[Word]:
+    """The words that are a value of their own, without those that stand for more arguments: ``"${EXTRA[@]}"``, ``$@``."""
+    return [word for word in positionals if not ARGUMENT_LIST.fullmatch(word.text)]
+
+
 def flags_of(
     words: Iterable[Word],
     names: Mapping[str, str],
     switches: Collection[str] = (),
     several: Collection[str] = (),
 ) -> tuple[list[Entry], list[Word]]:
-    """Flags under their own names, and the words that belong to none."""
+    """Flags under their own names, and the values that belong to none."""
     parsed = read_flags(words, booleans=switches, several=several)
     entries = []
     for entry in parsed.mapping.entries:
@@ -67,7 +78,7 @@ def flags_of(
         if name != entry.name:
             entry = Entry(Scalar(entry.key.span, name, entry.key.raw), entry.value)
         entries.append(entry)
-    return entries, list(parsed.positionals)
+    return entries, values_of(parsed.positionals)
 
 
 def model_entry(word: Word, name: str) -> Entry:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import basename, image_version, program
 from cfglint.dialects.flags import read_flags
+from cfglint.dialects.server import values_of
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at, plain
 from cfglint.source.shell import Word
@@ -166,8 +167,9 @@ class VllmDialect(Dialect):
                 entry = Entry(Scalar(entry.key.span, name, entry.key.raw), entry.value)
             entries.append(entry)
         positionals = list(parsed.positionals)
-        if positional_model and positionals:
-            word = positionals[0]
+        own = values_of(positionals)
+        if positional_model and own:
+            word = own[0]
             entries.insert(0, Entry(Scalar(word.span, "model", word.raw), Scalar(word.span, word.text, word.raw)))
         span_words = words or launch.words or ([launch.image] if launch.image else [])
         span = (

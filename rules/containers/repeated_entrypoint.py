@@ -23,10 +23,9 @@ PROGRAMS = frozenset({"vllm", "serve", "python", "python3", "sh", "bash"})
 class RepeatedEntrypoint(Rule):
     """The command of a vLLM image begins with ``vllm serve``, which its entrypoint already is.
 
-    The words behind the image, compose's ``command``, a pod's ``args`` and a Dockerfile's ``CMD`` are appended to the image's
-    entrypoint. It is
-    ``vllm serve`` (in older releases the api_server module), so ``vllm serve vllm serve model`` ends with "unrecognized
-    arguments: serve …".
+    The words behind the image, compose's ``command``, a pod's ``args`` and a Dockerfile's ``CMD`` are appended to the
+    image's entrypoint. It is ``vllm serve`` (in older releases the api_server module), so ``vllm serve vllm serve
+    model`` ends with "unrecognized arguments: serve …".
 
     How sure: only the project's own server images, and only where nothing replaces the entrypoint (``--entrypoint``, compose
     ``entrypoint``, a pod's ``command``, a Dockerfile's ``ENTRYPOINT``).

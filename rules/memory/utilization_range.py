@@ -13,6 +13,9 @@ from cfglint.lint.rule import Parameter, Rule, example
 
 from ..serving.server import readings, runs_vllm, statement
 
+PERCENT = 10
+"""From here on the number is read as a percentage; 1.2 is a slip of another kind."""
+
 
 class UtilizationRange(Rule):
     """``gpu_memory_utilization`` is outside (0, 1], or so near to 1 that nothing is left beside it.
@@ -69,7 +72,7 @@ class UtilizationRange(Rule):
                     job=job,
                 )
             return
-        percent = 1 < share <= 100
+        percent = PERCENT <= share <= 100
         fixes: tuple[Fix, ...] = ()
         if percent and isinstance(fact.origin, FileOrigin):
             for reading in readings(job):

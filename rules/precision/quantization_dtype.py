@@ -45,7 +45,8 @@ class QuantizationDtype(Rule):
 
     How sure: dtypes were read from eight releases. On Ampere and later AWQ and GPTQ checkpoints get Marlin kernels, which
     take both, unless ``quantization`` asks for the plain ones by name. Where ``dtype`` is left to the engine, the dtype of the
-    checkpoint's own config counts. Without a stated release or GPU that decides it is a warning.
+    checkpoint's own config counts. Without a stated release or GPU that decides it is a warning;
+    where the method is read from a checkpoint's name alone and the release is not stated, information.
     """
 
     code = "PRC102"
@@ -126,6 +127,7 @@ class QuantizationDtype(Rule):
                 return  # Marlin
             sure = certain and all_below(job, (8, 0))
         sure = sure and (not plain or (version(job) is not None and before(job, MERGED)))
+        guessed = plain and stated is None and not certain and version(job) is None
         allowed = " or ".join(needs.dtypes)
         arch, _ = served(job)
         never = arch is not None and arch.model_type in REFUSED and needs.dtypes == ("float16",)
@@ -139,8 +141,8 @@ class QuantizationDtype(Rule):
             help="another checkpoint (compressed-tensors), or vLLM 0.25 or later"
             if never
             else f"dtype: {needs.dtypes[0] if 'bfloat16' not in needs.dtypes else 'auto'}",
-            severity="error" if sure else "warning",
-            confidence="high" if sure else "medium",
+            severity="error" if sure else "info" if guessed else "warning",
+            confidence="high" if sure else "low" if guessed else "medium",
             data={"method": method, "dtype": taken, "allowed": list(needs.dtypes)},
             job=job,
         )

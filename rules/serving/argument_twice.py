@@ -67,6 +67,8 @@ class ArgumentTwice(Rule):
                 seen[name] = entry
                 if first is None or not isinstance(first.value, Scalar) or first.value.value == entry.value.value:
                     continue
+                if any("$" in str(value.value) for value in (first.value, entry.value)):
+                    continue
                 spans = {first.value.span, entry.value.span}
                 if not spans <= written or len(spans) < 2:
                     continue
