@@ -7,10 +7,12 @@ those of the plain reading, with their low end widened.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from cfglint.estimate.open_arguments import ARGUMENTS, HIDDEN, hides_arguments
 from cfglint.estimate.open_sharding import COUNT, either, lesser
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
@@ -22,6 +24,13 @@ that with more ranks than experts some hold nothing and all gather padding."""
 
 PER_NODE: Final = 8
 
+LEAST: Final[Mapping[str, Any]] = {
+    "micro_batch_size": 1, "gradient_checkpointing": "full", "optimizer": "sgd", "quantization": "nf4-double", "lora_rank": 1,
+    "weight_dtype": "bf16", "compute_dtype": "bf16", "loss_kernel": "fused_linear", "attention": "flash2",
+    "offload_optimizer": "cpu", "offload_parameters": "cpu", "activation_offloading": True,
+}  # fmt: skip
+"""Facts that may be stated as ``$VARIABLE``, with the value of each that needs least."""
+
 SPLITS: Final = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "context_parallel_size")
 """Sizes that take from every device what it holds; stated as ``$TP`` they decide the verdict."""
 
@@ -30,15 +39,19 @@ def estimate_undecided(job: TrainingJob) -> Estimate:
     """The estimate of ``job``, with a verdict only where what no file says cannot change it."""
     made = _trained(job)
     if job.sharding_open:
-        return either(made, _trained(_sharded(job)), job)
+        made = either(made, _trained(_sharded(job)), job)
+    if made.memory.verdict in ("oom", "likely-oom") and hides_arguments(job):
+        made.memory.verdict = "unknown"
+        made.memory.missing.append(ARGUMENTS)
+        made.assumptions.insert(0, HIDDEN)
     return made
 
 
 def _trained(job: TrainingJob) -> Estimate:
     """As many parameters trained as stated; none but adapters where that is stated as something not known here."""
-    made = _split(job)
+    made = _least(job)
     if job.undecided("method"):
-        adapters = _split(with_facts(job, method="lora"))
+        adapters = _least(with_facts(job, method="lora"))
         _widen(made, adapters, "method")
         made.assumptions.insert(0, "what is trained is not known: shown with all parameters trained")
     for reading in job.readings:
@@ -48,6 +61,21 @@ def _trained(job: TrainingJob) -> Estimate:
             made.memory.missing.append(key)
             made.memory.verdict = "unknown"
             made.assumptions.insert(0, words)
+    return made
+
+
+def _least(job: TrainingJob) -> Estimate:
+    """With the framework's defaults for what is stated as something not known here, widened to the least that may be meant."""
+    made = _split(job)
+    hidden = [name for name in LEAST if job.undecided(name)]
+    if not hidden:
+        return made
+    least = {name: LEAST[name] for name in hidden}
+    if "quantization" in least and job.value("method") in (None, "full"):
+        least["method"] = "qlora"
+    favourable = _split(with_facts(job, **least))
+    for name in hidden:
+        _widen(made, favourable, name)
     return made
 
 

@@ -99,3 +99,38 @@ def test_parallel_sizes_that_a_variable_holds_give_no_verdict() -> None:
     assert _verdict({"run.sh": MEGATRON.format(1)})[0] == "likely-oom"
     assert _verdict({"run.sh": MEGATRON.format("$TP")}) == ("unknown", ["tensor_parallel_size"])
     assert _verdict({"run.sh": MEGATRON.format("$TP").replace("--num-layers 36", "--num-layers 2")})[0] == "fits"
+
+
+TRAINER = """\
+torchrun --nproc_per_node 1 train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size {} \\
+    --bf16 True --learning_rate 1e-5 --num_train_epochs 1 --output_dir out --model_max_length 4096 --gradient_checkpointing {} {}
+"""
+
+
+def test_values_that_a_variable_holds_are_taken_at_their_least() -> None:
+    plain = {"run.sh": TRAINER.format(64, "False", "--use_peft --lora_r 8")}
+    assert _verdict(plain)[0] in ("oom", "likely-oom")
+    hidden = {"run.sh": TRAINER.format("$BATCH", "$CHECKPOINT", "--use_peft --lora_r 8")}
+    assert _verdict(hidden) == ("unknown", ["micro_batch_size", "gradient_checkpointing"])
+    # a full optimizer of an 8 B model exceeds the device whatever the batch is
+    assert _verdict({"run.sh": TRAINER.format("$BATCH", "True", "--torch_dtype float32")})[0] == "oom"
+
+
+def test_arguments_in_a_variable_may_change_everything() -> None:
+    command = TRAINER.format(8, "False", "--torch_dtype float32")
+    assert _verdict({"run.sh": command})[0] == "oom"
+    assert _verdict({"run.sh": command.rstrip() + " $EXTRA\n"}) == ("unknown", ["arguments"])
+    assert _verdict({"run.sh": command.rstrip() + " --report_to $TRACKER $@\n"})[0] == "oom"
+
+
+def test_arguments_of_a_server_may_hide_too() -> None:
+    def verdict(more: str) -> str:
+        result = lint_files({"serve.sh": f"vllm serve meta-llama/Llama-3.1-70B-Instruct {more}\n"}, gpu="A100-80GB")
+        (job,) = result.context.jobs.serving
+        found = result.context.estimate(job).memory.verdict
+        assert (found == "oom") == bool([f for f in result.findings if f.code == "MEM101"])
+        return found
+
+    assert verdict("--port $PORT") == "oom"
+    assert verdict("--port 80 $ARGS") == "unknown"
+    assert verdict('--enforce-eager "${ARGS[@]}"') == "unknown"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture
+from cfglint.estimate.open_arguments import ARGUMENTS, HIDDEN, hides_arguments
 from cfglint.estimate.result import Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.llamacpp import estimate_llamacpp
 from cfglint.estimate.serving.lmdeploy import estimate_lmdeploy
@@ -27,6 +28,7 @@ DECIDING = (
 """Facts that decide a verdict: stated, but with a value not known here (``${VAR}``), they leave it open."""
 LATENT_SAVING = 8
 """How much smaller a latent cache is than keys and values of all heads (DeepSeek-V2-Lite: 576 elements for 4,096)."""
+
 
 EngineEstimator = Callable[[SettingsInForce, Architecture, EngineVersion, "Accelerator | None"], Estimate]
 
@@ -158,6 +160,10 @@ def _one(
     if undecided:
         estimate.memory.verdict = "unknown"
         estimate.memory.missing += undecided
+    if estimate.memory.verdict in ("oom", "likely-oom", "kv-too-small") and hides_arguments(job):
+        estimate.memory.verdict = "unknown"
+        estimate.memory.missing.append(ARGUMENTS)
+        settings.assume(HIDDEN)
     if not arch.tensors and estimate.serving is not None and estimate.serving.kv_tokens is not None:
         tokens = estimate.serving.kv_tokens
         estimate.serving.kv_tokens = Interval(tokens.low, tokens.expected, tokens.high * LATENT_SAVING)
