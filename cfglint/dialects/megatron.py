@@ -171,6 +171,8 @@ class Megatron(Dialect):
         module = primus.module_of(root, "megatron", "megatron_bridge")
         if module is not None:
             return Recognition(92, f"modules.{module}.framework")
+        if _is_yaml_config(root):
+            return Recognition(90, "language_model + model_parallel")
         found = sorted(set(root.index) & DISTINCTIVE & set(_PLAIN))
         if len(found) >= 4 and "tensor_model_parallel_size" in root and "policy" not in root:
             return Recognition(50, because(found[:3]))
@@ -184,6 +186,9 @@ class Megatron(Dialect):
         module = primus.module_of(root, "megatron", "megatron_bridge")
         if module is not None:
             yield _read_primus(document, root, module)
+            return
+        if _is_yaml_config(root):
+            yield _read_yaml_config(document, root)
             return
         reading = Reading("megatron", document, root, role="part", framework="megatron")
         reading.facts.state("framework", "megatron", reading.origin())
@@ -210,6 +215,9 @@ class Megatron(Dialect):
             return
         parsed = read_flags(started.arguments, BOOLEANS)
         keys = parsed.mapping.index.keys()
+        if "yaml_cfg" in keys:
+            yield _names_yaml_config(started, launch, parsed.mapping)
+            return
         hidden = open_ended(parsed.positionals)
         enough = len(keys & DISTINCTIVE) >= NEEDED and len(keys & _OWN) >= 2
         own = bool(keys & DISTINCTIVE) or not keys  # a `finetune_*.py` of another project shows arguments of its own
@@ -274,6 +282,48 @@ def _read_test(document: Document, root: Mapping, arguments: Mapping) -> Reading
         reading.context["trains"] = False
         return reading
     read_arguments(reading, facts, script="pretrain")
+    return reading
+
+
+_SECTIONS: Final = ("language_model", "model_parallel")
+
+
+def _is_yaml_config(root: Mapping) -> bool:
+    """Whether a file is one for ``--yaml-cfg``: arguments of the model and of parallelism in sections, the others beside them."""
+    model, parallel = (root.get(key) for key in _SECTIONS)
+    return (
+        isinstance(model, Mapping)
+        and isinstance(parallel, Mapping)
+        and "num_layers" in model
+        and "tensor_model_parallel_size" in parallel
+    )
+
+
+def _read_yaml_config(document: Document, root: Mapping) -> Reading:
+    """``megatron/training/yaml_arguments.py``: the sections' arguments read as if they stood with the others."""
+    entries = [entry for entry in root.entries if entry.name not in _SECTIONS]
+    for key in _SECTIONS:
+        section = root.get(key)
+        entries.extend(section.entries if isinstance(section, Mapping) else ())
+    gated = next((entry for entry in entries if entry.name == "activation_func"), None)
+    if gated is not None and isinstance(gated.value, Scalar) and gated.value.value == "swiglu":
+        entries.append(
+            Entry(Scalar(gated.key.span, "swiglu", gated.key.raw), Scalar(gated.value.span, True, gated.value.raw))
+        )
+    reading = Reading("megatron", document, Mapping(root.span, entries), framework="megatron")
+    reading.context["layout"] = "yaml-cfg"
+    reading.facts.state("framework", "megatron", reading.origin())
+    read_arguments(reading, FactReader(reading), script="pretrain")
+    return reading
+
+
+def _names_yaml_config(started: Program, launch: Launch, flags: Mapping) -> Reading:
+    """``pretrain_gpt.py --yaml-cfg FILE``: all arguments stand in the file, which flags do not change."""
+    words = [started.word, *started.arguments]
+    flags.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
+    reading = Reading("megatron", launch.document, flags, role="arguments", why="--yaml-cfg", framework="megatron")
+    reading.facts.state("framework", "megatron", reading.origin())
+    FactReader(reading).reference("config", "yaml_cfg", base="cwd")
     return reading
 
 

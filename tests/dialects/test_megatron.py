@@ -250,3 +250,44 @@ def test_slime_trains_a_checkpoint_of_hugging_face() -> None:
     assert {name: reading.facts.value(name) for name in expected} == expected
     assert [fact.value for fact in reading.facts.statements("micro_batch_size")] == [UNKNOWN]
     assert reading.context["tokens_per_micro_batch"] == 9216
+
+
+def test_arguments_in_yaml() -> None:
+    from pathlib import Path
+
+    from cfglint.jobs.linker import HardwareOptions, Surroundings, link
+    from cfglint.source.yaml import parse_yaml
+
+    text = """
+language_model:
+  num_layers: 24
+  hidden_size: 1024
+  num_attention_heads: 16
+  ffn_hidden_size: null
+  add_bias_linear: False
+  activation_func: swiglu
+  recompute_granularity: selective
+model_parallel:
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 1
+  sequence_parallel: True
+  bf16: True
+micro_batch_size: 2
+global_batch_size: 128
+seq_length: 4096
+train_iters: 100
+optimizer: adam
+lr: 3.0e-4
+use_distributed_optimizer: True
+vocab_size: 32000
+"""
+    command = "torchrun --nproc_per_node 8 pretrain_gpt.py --yaml-cfg c.yaml\n"
+    readings, _ = recognise_files([parse_shell("a.sh", command), parse_yaml("c.yaml", text)])
+    (job,) = link(readings, HardwareOptions(), Surroundings(root=Path("."))).training
+    expected = {
+        "tensor_parallel_size": 2, "micro_batch_size": 2, "global_batch_size": 128, "sequence_length": 4096,
+        "weight_dtype": "bf16", "gradient_checkpointing": "selective", "zero_stage": 1, "gpus_per_node": 8,
+        "sequence_parallel": True, "learning_rate": 3e-4, "method": "pretrain", "model_id": "24 layers of 1024",
+    }  # fmt: skip
+    assert {name: job.value(name) for name in expected} == expected
+    assert (job.dialects, job.documents) == (["megatron", "launch"], ["c.yaml", "a.sh"])
