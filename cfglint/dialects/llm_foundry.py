@@ -155,6 +155,8 @@ def _state_optimizer(facts: ResolvingReader) -> None:
         optimizer.state(
             "optimizer", UNKNOWN if is_unknown(name) else _OPTIMIZERS.get(name.lower(), name.lower()), "name"
         )
+        if not is_unknown(name) and name.lower() == "adamw":
+            optimizer.default("optimizer_foreach", True, "llm-foundry", "", "torch.optim.AdamW")
     optimizer.number("learning_rate", "lr", low=0)
     optimizer.number("weight_decay", "weight_decay", low=0)
     facts.number("max_grad_norm", ("algorithms", "gradient_clipping", "clipping_threshold"), low=0)

@@ -218,3 +218,17 @@ def test_tensor_parallelism_divides_what_experts_compute() -> None:
     )
     assert tokens < width < whole
     assert tokens == pytest.approx(whole / 4, rel=0.2)
+
+
+def test_composers_adamw_is_a_loop_over_tensors() -> None:
+    facts: dict[str, Any] = {
+        "method": "pretrain",
+        "optimizer": "adamw_torch",
+        "micro_batch_size": 1,
+        "sequence_length": 64,
+    }
+    loop = estimate("llm-foundry", gpus=1, **facts)
+    foreach = estimate("llm-foundry", gpus=1, optimizer_foreach=True, **facts)
+    steps = [found.memory.phases["step"] for found in (foreach, loop)]
+    # one tensor's temporaries, the embedding's, in place of a copy of everything
+    assert steps[0] - steps[1] == pytest.approx((PARAMETERS - 2 * 128256 * 4096) * 4, rel=0.01)

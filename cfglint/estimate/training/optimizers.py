@@ -98,7 +98,8 @@ def optimizer_kind(plan: Plan) -> tuple[OptimizerKind, bool]:
         return OPTIMIZERS["adamw_torch"], False
     if plan.profile.fused_adam and kind.workspace == "foreach":
         return OptimizerKind(kind.factors), True
-    if kind.workspace == "foreach" and (plan.foreach is False or plan.in_backward):
+    loops = plan.foreach is False or (plan.foreach is None and plan.profile.loops_adam)
+    if kind.workspace == "foreach" and (loops or plan.in_backward):
         return OptimizerKind(kind.factors, workspace="largest", largest_factor=2), True
     if plan.foreach and kind.workspace == "largest":
         return OptimizerKind(kind.factors, workspace="foreach"), True

@@ -42,6 +42,8 @@ class Profile:
     quantizes_head: bool = False
     nf4_double: bool = False
     """NF4 always has its constants quantized again (torchao)."""
+    loops_adam: bool = False
+    """Adam is the framework's own loop over tensors unless the settings ask for torch's foreach (Composer)."""
     fused_adam: bool = False
     """Adam is one fused kernel whatever the settings call it (Megatron: TransformerEngine or apex)."""
     unties: bool = False
@@ -183,6 +185,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # llm-foundry ``models/mpt``: flash-attn's fused cross entropy and low-precision norms are the defaults
     "llm-foundry": Profile(
         "llm-foundry",
+        optimizer="adamw_loop",
+        loops_adam=True,
         weight_dtype="fp32",
         compute_dtype="bf16",
         attention="flash2",
