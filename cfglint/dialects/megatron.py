@@ -118,6 +118,8 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
     if not stated("weight_dtype"):
         facts.default("weight_dtype", "fp32", "megatron", "", "neither bf16 nor fp16 is on")
         facts.default("master_weights", False, "megatron", "", "neither bf16 nor fp16 is on")
+    if not stated("zero_stage") and facts.given("deepspeed_config"):
+        facts.default("zero_stage", UNKNOWN, "megatron-deepspeed", "", "the DeepSpeed file says how states are sharded")
     if not stated("zero_stage") and not stated("fsdp"):
         facts.default("zero_stage", 0, "megatron", "", "use_distributed_optimizer is off")
 

@@ -134,3 +134,12 @@ def test_arguments_of_a_server_may_hide_too() -> None:
     assert verdict("--port $PORT") == "oom"
     assert verdict("--port 80 $ARGS") == "unknown"
     assert verdict('--enforce-eager "${ARGS[@]}"') == "unknown"
+
+
+def test_a_deepspeed_file_that_is_not_at_hand_may_shard() -> None:
+    command = MEGATRON.format(1).rstrip() + " --deepspeed --deepspeed_config {}\n"
+    stage = '{"zero_optimization": {"stage": %d}, "fp16": {"enabled": true}, "train_batch_size": 64}'
+    assert _verdict({"run.sh": command.format("ds.json")}) == ("unknown", ["sharding"])
+    assert _verdict({"run.sh": command.format("$CONFIG")}) == ("unknown", ["sharding"])
+    assert _verdict({"run.sh": command.format("ds.json"), "ds.json": stage % 3})[0] == "fits"
+    assert _verdict({"run.sh": command.format("ds.json"), "ds.json": stage % 0})[0] in ("oom", "likely-oom")
