@@ -51,7 +51,7 @@ _SCRIPT_KEYS = frozenset({
     "seq_length", "sequence_length", "cutoff_len", "max_source_length", "max_target_length", "zero_stage", "mixed_precision",
     "model_init_kwargs", "quantization_config", "peft_method", "r", "target_modules", "streaming", "num_samples",
     "max_samples", "tokenizer_name_or_path", "model_revision", "use_fast_tokenizer", "compute_metrics", "pad_token",
-    "eos_token", "special_tokens", "tokenizer", "data_collator",
+    "eos_token", "special_tokens", "tokenizer", "data_collator", "modules_to_save", "lora_modules_to_save",
 })  # fmt: skip
 """Arguments that scripts around ``Trainer`` commonly add."""
 
@@ -63,6 +63,15 @@ _ANYWHERE = frozenset({
 
 _OPEN_INSTRUCT = ("dataset_mixer_list", "dataset_mix_dir", "with_tracking", "use_slow_tokenizer")
 """Keys of open-instruct's arguments."""
+
+_TRAINS_SOMETHING = frozenset({
+    "adapter", "use_peft", "use_lora", "lora_r", "lora_rank", "lora_alpha", "lora_enable", "q_lora", "peft", "data_collator",
+    "packing", "train_file", "modules_to_save", "lora_target_modules",
+})  # fmt: skip
+"""Those of them that only training has."""
+
+STRANGE_SHARE = 3
+"""One key in so many may be a script's own beside a model and a trainer's arguments."""
 
 SMALL_FILE = 40
 """Keys up to which a file without telling keys is held against the whole table of arguments."""
@@ -418,15 +427,18 @@ class HfTrainingArguments(Dialect):
         model = model or evidence(root, ("model_type",))
         loading = evidence(root, ("attn_implementation", "torch_dtype", "dtype")) if model else []
         telling = [key for key in found if key not in _ANYWHERE]
-        if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) < 2:
+        script = [key for key in root.index if key in _TRAINS_SOMETHING] if model else []
+        if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) + len(script) < 2:
             return None
         if not (model or deepspeed or (len(found) >= 3 and telling) or len(telling) >= 2):
             return None
         if evidence(root, ("architectures", "hidden_size", "transformers_version")):
             return None
         schema = load_schema(self.schema or self.name)
-        if all(key in _SCRIPT_KEYS or schema.known(key) for key in root.index):
-            return Recognition(35, because([*model, *(found or loading)[:2]]))
+        strange = [key for key in root.index if key not in _SCRIPT_KEYS and not schema.known(key)]
+        few = len(strange) * STRANGE_SHARE <= len(root) and "model_name_or_path" in root and bool(telling or script)
+        if not strange or few:
+            return Recognition(35, because([*model, *(found or loading or script)[:2]]))
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:

@@ -33,7 +33,6 @@ class FrequentCheckpoints(Rule):
     name = "frequent-checkpoints"
     family = "checkpointing"
     severity = "info"
-    persona = "strict"
     catalogue = ("ckpt.save-too-often", "ckpt.no-save-limit")
     evidence = (
         "https://github.com/hiyouga/LlamaFactory/issues/3949",
@@ -100,6 +99,6 @@ class FrequentCheckpoints(Rule):
             help="save less often, or set save_total_limit or save_only_model",
             job=job,
         )
-        if isinstance(size, int) and size >= LARGE_MODEL and limit is None:
-            finding.persona = "default"  # more than 10 GB every few steps, and all of them stay
+        if not isinstance(size, int) or size < LARGE_MODEL or limit is not None:
+            finding.persona = "strict"
         yield finding

@@ -30,7 +30,8 @@ class Zero3WeightsNotGathered(Rule):
     scripts that save a state dict themselves write tensors of size 0, and find out when they load them.
 
     How sure: in transformers' `save_model`, and reported for years. Gathering takes time and the memory of one whole 16-bit
-    model on the host, so leaving it off can be meant: it is information, for runs that name a ZeRO-3 setting.
+    model on the host, so leaving it off can be meant: it is information, with low confidence for a DeepSpeed file that no run
+    in sight names.
     """
 
     code = "CKP003"
@@ -98,7 +99,7 @@ class Zero3WeightsNotGathered(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         stage = job.zero_stage
-        if stage is None or stage.value != 3 or not trainer_readings(job):
+        if stage is None or stage.value != 3 or not (trainer_readings(job) or job.partial):
             return
         settings = deepspeed_settings(job)
         accelerate = accelerate_reading(job)
@@ -134,5 +135,6 @@ class Zero3WeightsNotGathered(Rule):
             where,
             (stage, "each rank has a part of every weight") if where is not stage else None,
             help=f"set {key}: true where the saved model is to be loaded as it is",
+            confidence="low" if job.partial else self.confidence,
             job=job,
         )

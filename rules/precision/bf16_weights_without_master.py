@@ -41,7 +41,6 @@ class Bf16WeightsWithoutMaster(Rule):
     name = "bf16-weights-without-master"
     family = "precision"
     severity = "info"
-    persona = "strict"
     confidence = "medium"
     parameters = {
         "max_learning_rate": Parameter(1e-4, "largest learning rate that is reported: larger updates survive"),
@@ -119,6 +118,6 @@ class Bf16WeightsWithoutMaster(Rule):
             job=job,
         )
         small = self.options["told_to_all"]
-        if isinstance(small, (int, float)) and rate.value <= small and job.reading("hf-training-args") is not None:
-            finding.persona = "default"
+        if not isinstance(small, (int, float)) or rate.value > small or job.reading("hf-training-args") is None:
+            finding.persona = "strict"
         yield finding
