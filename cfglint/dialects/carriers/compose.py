@@ -34,7 +34,6 @@ def launches(document: Document) -> Iterator[Launch]:
         if not isinstance(service, Mapping):
             continue
         route: Route = ("services", name)
-        image = service.get("image")
         image_word = _image(service.get("image"))
         context: dict[str, Any] = {"service": service, "container_route": route, "manifest": document.root}
         variables = {key: _interpolated(word) for key, word in environment(service).items()}

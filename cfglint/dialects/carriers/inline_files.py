@@ -50,14 +50,20 @@ def _blank(text: str) -> str:
 
 def _written(document: Document) -> Iterator[tuple[str, Span, str]]:
     """``cat > ds_config.json <<EOF``: the variables that the script sets are put in where they fit."""
-    script = document.script
-    if document.file.format != "shell" or script is None or "<<" not in document.file.text:
+    script, text = document.script, document.file.text
+    if document.file.format != "shell" or script is None or "<<" not in text:
         return
+    found: list[tuple[str, Span]] = []
     for command in script.commands:
         output, span = _output(command), command.heredoc_span
         if output is None or span is None or not output.known or not output.text.lower().endswith(_NAMES):
             continue
-        yield output.text, span, _filled(document, document.file.text[span.start : span.end])
+        found.append((output.text, span))
+        if len(found) == MOST_FILES:
+            break
+    values = _values(document, {name for _, span in found for name in _names(text[span.start : span.end])})
+    for target, span in found:
+        yield target, span, _filled(text[span.start : span.end], values)
 
 
 def _output(command: Command) -> Word | None:
@@ -69,15 +75,19 @@ def _output(command: Command) -> Word | None:
     return command.output if name in ("cat", "") else None
 
 
-def _filled(document: Document, content: str) -> str:
+def _places(content: str) -> list[re.Match[str]]:
+    """Variables outside quotes."""
+    return list(_VARIABLE.finditer(_QUOTED.sub(lambda match: " " * len(match.group()), content)))
+
+
+def _names(content: str) -> set[str]:
+    return {match.group(1) or match.group(2) for match in _places(content)}
+
+
+def _filled(content: str, values: dict[str, str]) -> str:
     """``content`` with known variables outside quotes replaced by their values, padded to the same length."""
-    places = list(_VARIABLE.finditer(_QUOTED.sub(lambda m: " " * len(m.group()), content)))
-    names = list(dict.fromkeys(match.group(1) or match.group(2) for match in places))
-    if not names:
-        return content
-    values = _values(document, names)
     made, at = "", 0
-    for match in places:
+    for match in _places(content):
         value = values.get(match.group(1) or match.group(2))
         made += content[at : match.start()]
         size = match.end() - match.start()
@@ -86,14 +96,18 @@ def _filled(document: Document, content: str) -> str:
     return made + content[at:]
 
 
-def _values(document: Document, names: list[str]) -> dict[str, str]:
+def _values(document: Document, names: set[str]) -> dict[str, str]:
     """What the script's variables hold when it has run to its end, where that is known."""
-    text = document.file.text
-    use = f"\n: {' '.join(f'x{chr(34)}${{{name}}}{chr(34)}' for name in names)}\n"
+    if not names:
+        return {}
+    text, ordered = document.file.text, sorted(names)
+    use = "\n: " + " ".join(f'x"${{{name}}}"' for name in ordered) + "\n"
     offsets = [*range(len(text)), *([max(0, len(text) - 1)] * len(use))]
     commands = commands_of(document.file, text + use, offsets)
     words = commands[-1].words[1:] if commands and commands[-1].program == ":" else []
-    return {name: word.text[1:] for name, word in zip(names, words, strict=False) if word.known and len(word.text) > 1}
+    return {
+        name: word.text[1:] for name, word in zip(ordered, words, strict=False) if word.known and len(word.text) > 1
+    }
 
 
 def _held(document: Document) -> Iterator[tuple[str, Span, str]]:
