@@ -13,7 +13,7 @@ from cfglint.catalog.models import architecture_of, find_model
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Interval, ServingEstimate
 from cfglint.estimate.serving import estimate_serving
-from cfglint.estimate.serving.kv_layout import KvLayout, vllm_layout
+from cfglint.estimate.serving.kv_layout import KvLayout, compressed_layout, vllm_layout
 from cfglint.estimate.serving.levers import helps_for_length
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
@@ -294,3 +294,36 @@ def test_small_cublas_workspace_below_hopper() -> None:
     serving = serving_of(framework_version="0.14.0", model="Qwen/Qwen3-8B", gpu="L20", max_model_len=16384)
     assert serving.activation_peak is not None
     assert serving.activation_peak / GIB == pytest.approx(1.40, abs=0.015)
+
+
+def test_compressed_keys_take_most_for_windows_and_compressors() -> None:
+    """vllm#44376: DeepSeek-V4-Flash needs 6.66 GiB for one request of 30,000 tokens in batches of 16,384."""
+    arch = model("deepseek-ai/DeepSeek-V4-Flash")
+    layout = compressed_layout(arch, range(len(arch.layers)))
+    assert layout.page_bytes == 22 * (65 * 576 + 15 * 576 + 3 * 576)
+    assert layout.blocks_per_request(30000, 16384) * layout.page_bytes / GIB == pytest.approx(6.66, abs=0.005)
+    # Ten times the length takes a third more.
+    assert layout.blocks_per_request(300000, 16384) < 1.35 * layout.blocks_per_request(30000, 16384)
+    assert compressed_layout(arch, range(len(arch.layers)), packed=True).page_bytes < layout.page_bytes
+
+
+def test_compressed_keys_give_no_certain_failure() -> None:
+    """A server of two H200 with 32 GiB of cache logged 2,175,276 tokens; what is between the releases' laws is uncertain."""
+    serving = serving_of(
+        framework_version="0.21.0", model="deepseek-ai/DeepSeek-V4-Flash", gpu="H200", gpus_per_node=2, tensor_parallel_size=2,
+        gpu_memory_utilization=0.78, max_model_len=262144, kv_cache_dtype="fp8", enforce_eager=True,
+    )  # fmt: skip
+    assert serving.kv_tokens is not None
+    assert serving.kv_tokens.low <= 2175276 <= serving.kv_tokens.high
+    assert serving.kv_tokens.expected == pytest.approx(2175276, rel=0.12)
+
+
+def test_two_batches_are_in_flight_since_0_26() -> None:
+    """gemma-4-E2B of a 0.29 build on an MI300X: 155.04 GiB hold 275.45 requests of 32,768 tokens."""
+    facts = {
+        "model": "google/gemma-4-E2B-it", "gpu": "MI300X", "gpu_memory_utilization": 0.9, "max_model_len": 32768,
+        "engine_args": {"kv_cache_memory_bytes": int(155.04 * GIB)},
+    }  # fmt: skip
+    counted = [serving_of(framework_version=v, **facts).max_concurrency for v in ("0.29.0", "0.25.1")]
+    assert counted[0] == pytest.approx(275.45, rel=0.01)
+    assert counted[1] is not None and counted[0] is not None and counted[1] > 1.3 * counted[0]

@@ -106,6 +106,69 @@ class KvLayout:
         return low
 
 
+COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
+"""Tokens of a block of compressed keys and of one of the window beside them (DeepSeek-V4 in vLLM)."""
+COMPRESSED_KEY_BYTES = 584
+"""A key of DeepSeek-V4 in ``fp8_ds_mla``: 448 of FP8, 64 of bf16 rope, 8 scales."""
+PAGE_ALIGNMENT = 576
+COMPRESSOR_BLOCKS = {4: 4, 128: 8}
+"""Tokens of a block of a compressor's state by its ratio: as many as make a page of the keys' size."""
+OVERLAPPING_RATIO = 4
+"""The compression ratio whose windows overlap: its compressor keeps twice the states."""
+
+
+def _aligned(size: float) -> float:
+    return -(-size // PAGE_ALIGNMENT) * PAGE_ALIGNMENT
+
+
+def compresses_keys(arch: Architecture) -> bool:
+    """Whether layers keep one key for several tokens (DeepSeek-V4)."""
+    return any(layer.kv_compression > 1 for layer in arch.layers)
+
+
+def compressed_layout(arch: Architecture, layers: range, *, draft_layers: int = 0, packed: bool = False) -> KvLayout:
+    """vLLM's layout of layers that compress keys: DeepSeek-V4's, from ``models/deepseek_v4`` and ``kv_cache_utils.py``.
+
+    A block holds 256 tokens of every compressed layer. Each layer's window of uncompressed keys, and the fp32 states
+    of its compressors, take blocks of the same size from the same pool for 64, 4 and 8 tokens, so most of what a
+    request takes does not grow with its length: 6.66 GiB for 30,000 tokens in batches of 16,384 (vllm#44376).
+    ``packed``: 0.27 and later lay each group out densely; earlier releases give every group whole tuples of layers.
+    """
+    chosen = arch.layers[layers.start : layers.stop]
+    compressed = [layer for layer in chosen if layer.kv_compression > 1]
+    narrow = [layer for layer in compressed if layer.kv_compression == OVERLAPPING_RATIO]
+    wide = [layer for layer in compressed if layer.kv_compression != OVERLAPPING_RATIO]
+    window = next((layer.window for layer in chosen if layer.window), arch.config.get("sliding_window"))
+    keys = {
+        ratio: _aligned(COMPRESSED_BLOCK // ratio * COMPRESSED_KEY_BYTES)
+        for ratio in {layer.kv_compression for layer in compressed}
+    }
+    indexed = sum(
+        _aligned(COMPRESSED_BLOCK // layer.kv_compression * _index_bytes(layer)) for layer in compressed if layer.index_elements
+    )  # fmt: skip
+    main = sum(keys[layer.kv_compression] for layer in compressed) + indexed
+    windows = len(chosen) + draft_layers
+    counts = [max(len(narrow), len(wide)), windows, len(narrow), len(wide)]
+    tuples = min(
+        range(max(1, counts[0]), max(counts) + 1), key=lambda size: (sum(-count % size for count in counts), -size)
+    )
+    index = next((layer for layer in narrow if layer.index_elements), None)
+    index_page = _aligned(COMPRESSED_BLOCK // OVERLAPPING_RATIO * _index_bytes(index)) if index else 0.0
+    page = main if packed else tuples * (sum(keys.values()) + index_page)
+    groups = [CacheGroup("full")]
+    groups += [CacheGroup("sliding", window, block_size=WINDOW_BLOCK)] * -(-windows // tuples)
+    for ratio, members in ((OVERLAPPING_RATIO, narrow), (128, wide)):
+        if members:
+            # The overlapping compressor looks two windows back.
+            span = ratio * 2 if ratio == OVERLAPPING_RATIO else ratio
+            state = CacheGroup("sliding", span, block_size=COMPRESSOR_BLOCKS[ratio])
+            groups += [state] * -(-len(members) // tuples)
+    return KvLayout(
+        COMPRESSED_BLOCK, page, 1, tuple(groups), main / COMPRESSED_BLOCK, 0.0, 1,
+        f"{len(groups)} groups, blocks of {page:.0f} bytes for {COMPRESSED_BLOCK} tokens of {len(compressed)} compressed layers",
+    )  # fmt: skip
+
+
 RECURRENT = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
 
 
