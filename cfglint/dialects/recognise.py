@@ -15,6 +15,8 @@ from cfglint.jobs.facts import Reading
 from cfglint.records import dataclass
 from cfglint.source.node import Document, Mapping, SourceFile
 
+MOST_KEYS = 5_000
+"""Keys side by side beyond which a file is data (a vocabulary, a list of classes), no configuration."""
 SNIFFED_KEYS = 2
 """Distinctive keys of one dialect that must stand in a broken file's text before its fault is reported as ours."""
 
@@ -116,7 +118,7 @@ def _own(document: Document, forced: str | None) -> list[Reading]:
     if document.script is not None:
         return _launches(document, _script_launches)
     root = document.root
-    if not isinstance(root, Mapping):
+    if not isinstance(root, Mapping) or len(root.entries) > MOST_KEYS:
         return []
     if forced is not None:
         dialect = dialect_named(forced)

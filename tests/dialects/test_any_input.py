@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cfglint.dialects import deepspeed, hf_training_args
 from cfglint.dialects.base import Dialect
-from cfglint.dialects.recognise import dialects
+from cfglint.dialects.recognise import dialects, recognise_files
 from cfglint.jobs.facts import UNKNOWN, Reading
 from cfglint.source.json import parse_json
 from cfglint.source.node import Mapping
@@ -106,3 +106,15 @@ def test_files_of_no_framework_are_not_claimed(data: dict[str, object]) -> None:
     root = document.root
     assert isinstance(root, Mapping)
     assert [d.name for d in DIALECTS if d.recognise(document, root)] == []
+
+
+def test_a_vocabulary_is_no_configuration() -> None:
+    """A million bytes of words and numbers took every dialect a look at each key."""
+    text = (
+        "{"
+        + ", ".join(f'"word{i}": {i}' for i in range(6_000))
+        + ', "base_model": "o/m", "sequence_len": 1, "datasets": []}'
+    )
+    readings, reports = recognise_files([parse_json("vocabulary.json", text)])
+    assert readings == []
+    assert reports["vocabulary.json"].dialects == []
