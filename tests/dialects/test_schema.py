@@ -479,7 +479,9 @@ def test_common_values_need_no_pydantic() -> None:
     assert done.stdout.split() == ["True", "False", "False", "False", "False"]
 
 
-@pytest.mark.parametrize("value", ["__MODEL__", "<MODEL>", "@LR@", "%LR%", "org/<MODEL_NAME>", "{{ x }}", "${X}", "auto", "???"])
+@pytest.mark.parametrize(
+    "value", ["__MODEL__", "<MODEL>", "@LR@", "%LR%", "org/<MODEL_NAME>", "{{ x }}", "${X}", "auto", "???"]
+)
 def test_what_has_still_to_be_filled_in_is_unknown(value: str) -> None:
     from cfglint.dialects.schema import is_unknown
 
