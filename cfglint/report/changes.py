@@ -32,8 +32,8 @@ SAYS: Final = {
 LONGEST_VALUE: Final = 48
 """Characters of a value that are shown."""
 
-SHOWN_OF_A_GROUP: Final = 8
-"""Jobs that change alike and are shown one by one in the heading."""
+MOST_IN_FULL: Final = 8
+"""New jobs that get a page of their own; of more, each gets a line."""
 
 _LINE: Final = re.compile(r":[0-9]+$")
 """How an origin in a file ends."""
@@ -245,8 +245,11 @@ def as_text(made: Comparison, sides: Sides, *, colour: bool = False, arrow: str 
     lines = [f"{paint('bold', sides.words(arrow))}: {sentence(made)}"]
     for group in _groups(made.with_status("changed")):
         lines += ["", *_group_text(group, made, paint, arrow)]
-    for change in made.with_status("added"):
-        lines += ["", *_job_text(change, made, paint, arrow)]
+    added = made.with_status("added")
+    if len(added) > MOST_IN_FULL:
+        lines += ["", paint("bold", f"{len(added)} jobs are new"), *_job_lines(added, made, paint, arrow)]
+    else:
+        lines += [line for change in added for line in ("", *_job_text(change, made, paint, arrow))]
     for change in made.with_status("renamed"):
         assert change.before is not None and change.after is not None
         lines += ["", f"{harmless(change.before.name)} {arrow} {harmless(change.after.name)}  renamed, else as before"]
@@ -275,15 +278,22 @@ def _groups(changes: Sequence[JobChange]) -> list[list[JobChange]]:
 def _group_text(group: list[JobChange], made: Comparison, paint: Paint, arrow: str) -> list[str]:
     if len(group) == 1:
         return _job_text(group[0], made, paint, arrow)
-    lines = [paint("bold", f"{len(group)} jobs change alike"), *_fact_lines(group[0].facts, arrow)]
-    width = max(columns(harmless(change.job.name)) for change in group)
-    for change in group:
+    heading = paint("bold", f"{len(group)} jobs change alike")
+    return [heading, *_fact_lines(group[0].facts, arrow), *_job_lines(group, made, paint, arrow)]
+
+
+def _job_lines(changes: Sequence[JobChange], made: Comparison, paint: Paint, arrow: str) -> list[str]:
+    """A line for each job, with its figures and findings below where it is one that changes."""
+    lines: list[str] = []
+    width = max(columns(harmless(change.job.name)) for change in changes)
+    for change in changes:
         name = harmless(change.job.name)
         pad = " " * (width - columns(name))
         lines.append(
             f"  {paint('bold', name)}{pad}  {memory_words(change, arrow)}{_verdict(change, paint, arrow, ': ')}"
         )
-        lines += [f"  {' ' * width}  {label} {text}" for label, text in figures(change, arrow)]
+        if change.before is not None:
+            lines += [f"  {' ' * width}  {label} {text}" for label, text in figures(change, arrow)]
         lines += _finding_lines(change.findings, made, paint)
     return lines
 

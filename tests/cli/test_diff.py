@@ -484,3 +484,13 @@ def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("usage: cfglint diff") and "a job that no longer fits" in shown
+
+
+def test_many_new_jobs_get_a_line_each(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(9):
+        write(f"sweep/{i}.yaml", LORA.replace("lora_r: 16", f"lora_r: {2**i}"))
+    assert main(["diff", "main"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "9 jobs are new"
+    assert lines[3].startswith("  sweep/0.yaml  2") and lines[3].endswith(": fits")
+    assert sum(line.startswith("  sweep/") for line in lines) == 9
