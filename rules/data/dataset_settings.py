@@ -17,7 +17,8 @@ class DatasetSettings(Rule):
     """Dataset settings of LLaMA-Factory or Axolotl that exclude each other.
 
     A share held out beside a dataset for evaluation, a share or a sample limit of a stream, ``mask_history`` with
-    ``train_on_prompt``, packed evaluation with generation tables: each raises before the data is read.
+    ``train_on_prompt``, packed evaluation with generation tables, ``neftune_noise_alpha`` of 0 or twice: each raises before
+    the data is read.
 
     How sure: checks of LLaMA-Factory's ``DataArguments`` (0.9.5) and of Axolotl's schema (0.5 to 0.19).
     """

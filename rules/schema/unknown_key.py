@@ -81,17 +81,6 @@ class UnknownKey(Rule):
     )
     bad = (
         example(
-            "job.yaml",
-            """
-            cfglint: 1
-            kind: train
-            model: Qwen/Qwen2.5-7B
-            micro_batch: 4
-            """,
-            at="micro_batch",
-            count=1,
-        ),
-        example(
             "accelerate.yaml",
             """
             compute_environment: LOCAL_MACHINE
@@ -128,6 +117,17 @@ class UnknownKey(Rule):
             per_device_train_batch_size: 1
             """,
             at="cut_off_len",
+            count=1,
+        ),
+        example(
+            "job.yaml",
+            """
+            cfglint: 1
+            kind: train
+            model: Qwen/Qwen2.5-7B
+            micro_batch: 4
+            """,
+            at="micro_batch",
             count=1,
         ),
         example(
