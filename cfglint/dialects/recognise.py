@@ -101,15 +101,22 @@ def _document(document: Document, forced: str | None) -> list[Reading]:
 
 
 def _inside(document: Document) -> list[Reading]:
-    """Readings of config files that stand inside the document: a script writes them, or a ConfigMap holds them."""
-    from cfglint.dialects.carriers.inline_files import INSIDE, inline_files
+    """Readings of the config files that a ConfigMap holds."""
+    from cfglint.dialects.carriers.inline_files import held_files
+
+    return _of_files(held_files(document), "kubernetes") if document.script is None else []
+
+
+def _of_files(files: Iterable[tuple[str, SourceFile]], carrier: str) -> list[Reading]:
+    """Readings of files that stand inside another."""
+    from cfglint.dialects.carriers.inline_files import INSIDE
 
     readings = []
-    for name, file in inline_files(document):
+    for name, file in files:
         for inner in file.documents if not file.skipped else []:
             for reading in _own(inner, None):
                 reading.context[INSIDE] = name
-                reading.carrier = reading.carrier or ("shell" if document.script is not None else "kubernetes")
+                reading.carrier = reading.carrier or carrier
                 readings.append(reading)
     return readings
 
@@ -176,8 +183,14 @@ def _script_launches(document: Document) -> Iterable[Launch]:
 
 
 def _launches(document: Document, find: Callable[[Document], Iterable[Launch]]) -> list[Reading]:
+    from cfglint.dialects.carriers.inline_files import written_files
+
     readings: list[Reading] = []
+    carrier, commands = "", []
     for launch in find(document):
+        if launch.command is not None and launch.command.heredoc_span is not None:
+            carrier = launch.carrier
+            commands.append(launch.command)
         for dialect in dialects():
             for reading in dialect.read_launch(launch):
                 reading.carrier = reading.carrier or launch.carrier
@@ -186,6 +199,8 @@ def _launches(document: Document, find: Callable[[Document], Iterable[Launch]]) 
                 if "versions" in launch.context:
                     reading.context["versions"] = {**launch.context["versions"], **reading.context.get("versions", {})}
                 readings.append(reading)
+    if commands:
+        readings.extend(_of_files(written_files(document, commands), carrier))
     return readings
 
 

@@ -111,3 +111,25 @@ def test_an_evaluation_under_deepspeed_trains_nothing() -> None:
         "--micro-batch-size 1 --num-layers 4 --hidden-size 64 --deepspeed --deepspeed_config ds.json\n"
     )
     assert training(text) == []
+
+
+def test_a_file_that_a_task_s_script_writes() -> None:
+    text = (
+        'resources: {accelerators: \'A100-80GB:8\'}\nrun: |\n  cat > ds.json <<EOF\n  {\n    "zero_optimization": {"stage": 3}\n  }\n  EOF\n'
+        f"  deepspeed --num_gpus 8 {WITH_DEEPSPEED}"
+    )
+    (job,) = training(text, "task.yaml")
+    fact = job.fact("zero_stage")
+    assert fact is not None
+    assert isinstance(fact.origin, FileOrigin)
+    assert (fact.value, fact.origin.position.line, job.hardware.name) == (3, 5, "A100-80GB")
+
+
+def test_options_that_a_script_writes_for_a_server() -> None:
+    text = (
+        "cat <<EOF > /tmp/extra.yaml\nkv_cache_config: {dtype: fp8}\nenable_attention_dp: false\ncuda_graph_config: {max_batch_size: 64}\nEOF\n"
+        "trtllm-serve org/m --tp_size 8 --extra_llm_api_options /tmp/extra.yaml\n"
+    )
+    readings, _ = recognise_files([parse_text("serve.sh", text)])
+    (job,) = link(readings, HardwareOptions(), Surroundings(root=Path("."))).serving
+    assert (job.value("tensor_parallel_size"), job.value("kv_cache_dtype")) == (8, "fp8")

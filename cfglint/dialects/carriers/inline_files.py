@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cfglint.source import parse_text
@@ -29,41 +29,58 @@ _VARIABLE: Final = re.compile(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _QUOTED: Final = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 
 
-def inline_files(document: Document) -> Iterator[tuple[str, SourceFile]]:
-    """Name and content of each config file inside a document."""
+def held_files(document: Document) -> Iterator[tuple[str, SourceFile]]:
+    """Name and content of each config file that a ConfigMap's ``data`` holds as a block.
+
+    YAML, JSON and TOML take the block's indentation as it is.
+    """
+    root, text = document.root, document.file.text
+    if not isinstance(root, Mapping) or value_at(root, "kind") != "ConfigMap" or len(text) > LONGEST:
+        return
+    data = root.get("data")
+    found: list[tuple[str, Span]] = []
+    for name, entry in (data.index if isinstance(data, Mapping) else {}).items():
+        value = entry.value
+        start = text.find("\n", value.span.start, value.span.end) + 1
+        literal = isinstance(value, Scalar) and value.style == "literal"
+        if literal and start > 0 and name.lower().endswith(_NAMES):
+            found.append((name, Span(start, value.span.end)))
+    for name, span in found[:MOST_FILES]:
+        yield name, _parsed(document, name, span, text[span.start : span.end])
+
+
+def written_files(document: Document, commands: Iterable[Command]) -> Iterator[tuple[str, SourceFile]]:
+    """``cat > ds_config.json <<EOF``: the variables that the script sets are put in where they fit."""
     text = document.file.text
     if len(text) > LONGEST:
         return
-    found = _written(document) if document.script is not None else _held(document)
-    for number, (name, span, content) in enumerate(found):
-        if number >= MOST_FILES:
-            return
-        blanked = _blank(text[: span.start]) + content + _blank(text[span.end :])
-        file = parse_text(document.path, blanked, detect_format(name))
-        file.text = text  # what is shown and edited is the outer file
-        yield name, file
+    found: list[tuple[str, Span]] = []
+    for command in commands:
+        output, span = _output(command), command.heredoc_span
+        if output is None or span is None or not output.known or not output.text.lower().endswith(_NAMES):
+            continue
+        first = (command.heredoc or "").strip().partition("\n")[0]
+        if first and first in text[span.start : span.end] and (output.text, span) not in found:
+            found.append((output.text, span))
+        if len(found) == MOST_FILES:
+            break
+    names = {name for _, span in found for name in _names(text[span.start : span.end])}
+    values = _values(document, names) if document.script is not None else {}
+    for name, span in found:
+        yield name, _parsed(document, name, span, _filled(text[span.start : span.end], values))
+
+
+def _parsed(document: Document, name: str, span: Span, content: str) -> SourceFile:
+    text = document.file.text
+    file = parse_text(
+        document.path, _blank(text[: span.start]) + content + _blank(text[span.end :]), detect_format(name)
+    )
+    file.text = text  # what is shown and edited is the outer file
+    return file
 
 
 def _blank(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
-
-
-def _written(document: Document) -> Iterator[tuple[str, Span, str]]:
-    """``cat > ds_config.json <<EOF``: the variables that the script sets are put in where they fit."""
-    script, text = document.script, document.file.text
-    if document.file.format != "shell" or script is None or "<<" not in text:
-        return
-    found: list[tuple[str, Span]] = []
-    for command in script.commands:
-        output, span = _output(command), command.heredoc_span
-        if output is None or span is None or not output.known or not output.text.lower().endswith(_NAMES):
-            continue
-        found.append((output.text, span))
-        if len(found) == MOST_FILES:
-            break
-    values = _values(document, {name for _, span in found for name in _names(text[span.start : span.end])})
-    for target, span in found:
-        yield target, span, _filled(text[span.start : span.end], values)
 
 
 def _output(command: Command) -> Word | None:
@@ -108,20 +125,3 @@ def _values(document: Document, names: set[str]) -> dict[str, str]:
     return {
         name: word.text[1:] for name, word in zip(ordered, words, strict=False) if word.known and len(word.text) > 1
     }
-
-
-def _held(document: Document) -> Iterator[tuple[str, Span, str]]:
-    """``data`` of a ConfigMap: block scalars, whose indentation YAML, JSON and TOML take as it is."""
-    root = document.root
-    if not isinstance(root, Mapping) or value_at(root, "kind") != "ConfigMap":
-        return
-    data = root.get("data")
-    text = document.file.text
-    for name, entry in (data.index if isinstance(data, Mapping) else {}).items():
-        value = entry.value
-        if not isinstance(value, Scalar) or value.style != "literal" or not name.lower().endswith(_NAMES):
-            continue
-        start = text.find("\n", value.span.start, value.span.end) + 1
-        if start > 0:
-            span = Span(start, value.span.end)
-            yield name, span, text[span.start : span.end]
