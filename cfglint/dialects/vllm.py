@@ -220,7 +220,9 @@ class VllmDialect(Dialect):
             SERVER_SCRIPT.match(basename(started.name))
         )
         own_image = "docker" in launch.context and launch.image is not None and words is launch.words
-        if reading.facts.stated("model_id") or reading.references or len(entries) >= 2 or own_script or own_image:
+        first_word = bool(values_of(positionals)) and not positional_model and started is not None and started.module
+        known = reading.facts.stated("model_id") or reading.references or first_word
+        if known or len(entries) >= 2 or own_script or own_image:
             yield reading
 
 
