@@ -28,8 +28,8 @@ class DefaultTruncation(Rule):
     Longer samples lose their end, often the answer, without a word. Where another key of the file names a longer length, the
     cut is surely not meant.
 
-    How sure: the default of ``SFTConfig`` in every release from 0.7 to 1.16. How long the data is is not known: without a key
-    that names a longer length it is information.
+    How sure: the default of ``SFTConfig`` (0.9 to 1.16); before 0.16 it was the tokenizer's limit where that is smaller. How
+    long the data is is not known: without a key that names a longer length it is information.
     """
 
     code = "DAT002"

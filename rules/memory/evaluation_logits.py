@@ -39,7 +39,7 @@ class EvaluationLogits(Rule):
     family = "memory"
     severity = "warning"
     confidence = "medium"
-    catalogue = ("mem.eval-logits-accumulate",)
+    catalogue = ("mem.eval-logits-accumulate", "mem.eval-accum-host-ram")
     evidence = (
         "https://github.com/huggingface/transformers/issues/18947",
         "https://github.com/huggingface/transformers/issues/8476",
@@ -91,7 +91,8 @@ class EvaluationLogits(Rule):
         readings = trainer_readings(job)
         if not readings or any(r.dialect != "hf-training-args" for r in readings):
             return
-        if not self._evaluates(job) or argument(job, "eval_accumulation_steps", "num_labels") is not None:
+        moved = argument(job, "eval_accumulation_steps")
+        if not self._evaluates(job) or argument(job, "num_labels") is not None:
             return
         for key in ("predict_with_generate", "batch_eval_metrics"):
             on = argument_on(job, key)
@@ -104,6 +105,10 @@ class EvaluationLogits(Rule):
         size = length * vocabulary * LOGIT_BYTES if isinstance(length, int) and vocabulary else None
         least = self.options["warn_from"]
         large = size is not None and isinstance(least, (int, float)) and size >= least * 2**20
+        if moved is not None:
+            if large and size is not None:
+                yield self._on_the_host(job, cause, moved, size)
+            return
         severity: Severity = "warning" if large else "info"
         amount = (
             f"{length} tokens × {vocabulary} × {LOGIT_BYTES} bytes = {size / GIB:.2f} GiB per example" if size else ""
@@ -115,6 +120,18 @@ class EvaluationLogits(Rule):
             help="reduce them in preprocess_logits_for_metrics (an argmax), set batch_eval_metrics, or evaluate the loss only",
             severity=severity,
             confidence="medium" if size else "low",
+            job=job,
+        )
+
+    def _on_the_host(self, job: TrainingJob, cause: Fact[object], moved: Fact[object], size: int) -> Finding:
+        """``eval_accumulation_steps`` moves the logits, it does not drop them."""
+        return self.finding(
+            f"evaluation keeps {size / GIB:.2f} GiB of logits per example in the host's memory until its end: 1,000 examples "
+            f"take {1000 * size / GIB:,.0f} GiB",
+            moved,
+            (cause, "all logits are kept"),
+            help="reduce them in preprocess_logits_for_metrics (an argmax), or set batch_eval_metrics",
+            severity="info",
             job=job,
         )
 

@@ -51,7 +51,7 @@ class TrainingOutOfMemory(Rule):
     name = "training-out-of-memory"
     family = "memory"
     severity = "error"
-    catalogue = ("mem.full-ft-does-not-fit", "mem.logits-large-vocab")
+    catalogue = ("mem.full-ft-does-not-fit", "mem.logits-large-vocab", "mem.grad-ckpt-off-long")
     evidence = (
         "https://huggingface.co/docs/transformers/model_memory_anatomy",
         "https://arxiv.org/abs/1910.02054",
