@@ -3,7 +3,8 @@
 usage: sweep_serving.py [--models N]
 
 Checked for each model: weights of one rank against parameters × bytes; the cache grows with ``gpu_memory_utilization`` and
-shrinks with tensor-parallel weights that grow; every interval is ordered; time of one estimate.
+shrinks with tensor-parallel weights that grow; every interval is ordered,
+and what is allocated is within what is reserved, and that within what the device shows; time of one estimate.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ def faults(job: dict[str, Any], estimate: Estimate) -> Iterator[str]:
     ):  # fmt: skip
         if not ordered(interval):
             yield f"{name} is not ordered: {interval}"
+    for part, whole in ((memory.allocated, memory.reserved), (memory.reserved, memory.used)):
+        if part is None or whole is None:
+            continue
+        if part.low > whole.low or part.expected > whole.expected or part.high > whole.high or not ordered(part):
+            yield f"{part} is not within {whole}"
     if serving.weights is not None and serving.weights < 0:
         yield "negative weights"
     if memory.verdict == "unknown" and not memory.missing:

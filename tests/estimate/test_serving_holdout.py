@@ -62,6 +62,32 @@ def test_hold_out_rows(row: dict[str, Any]) -> None:
         assert serving.kv_tokens.expected == pytest.approx(row["kv_tokens"], rel=0.085)
 
 
+@pytest.mark.parametrize("row", rows(2) + rows(3), ids=lambda row: str(row["id"]))
+def test_later_collections(row: dict[str, Any]) -> None:
+    """No server that started is said to fail and no failure to fit; weights within 7 % where the architecture is known."""
+    job = job_of(**{key: value for key, value in row["job"].items() if key not in ("cfglint", "kind", "name")})
+    estimate = estimate_serving(job)
+    serving = estimate.serving
+    assert serving is not None
+    if row.get("scored", True):
+        assert estimate.memory.verdict not in {"ok": ("oom", "kv-too-small")}.get(row["outcome"], ("fits",))
+    if "weights_gib" in row and serving.weights is not None and row["confidence"] != "low":
+        if any("come from the parameter count" in text for text in estimate.assumptions):
+            return
+        assert serving.weights / GIB == pytest.approx(row["weights_gib"], rel=0.07)
+
+
+def test_what_is_allocated_is_within_what_the_device_shows() -> None:
+    for row in rows(1) + rows(2):
+        memory = estimate_serving(
+            job_of(**{key: value for key, value in row["job"].items() if key not in ("cfglint", "kind", "name")})
+        ).memory
+        for part, whole in ((memory.allocated, memory.reserved), (memory.reserved, memory.used)):
+            if part is not None and whole is not None:
+                assert part.low <= whole.low and part.expected <= whole.expected and part.high <= whole.high, row["id"]
+                assert part.low <= part.expected <= part.high, row["id"]
+
+
 def hybrid(name: str, tp: int, element: float, *, tokens: int = 0, draft: int = 0) -> KvLayout:
     arch = model(name)
     return vllm_layout(

@@ -91,6 +91,18 @@ def _loosen(estimate: Estimate) -> None:
             setattr(serving, name, Interval(cache.low - spread, cache.expected, cache.high + spread))
 
 
+def _nest(memory: MemoryEstimate) -> None:
+    """A device shows at least what the allocator reserved, and that is at least what is allocated: at every end."""
+    memory.reserved = _at_most(memory.reserved, memory.used)
+    memory.allocated = _at_most(memory.allocated, memory.reserved)
+
+
+def _at_most(part: Interval | None, whole: Interval | None) -> Interval | None:
+    if part is None or whole is None:
+        return part
+    return Interval(min(part.low, whole.low), min(part.expected, whole.expected), min(part.high, whole.high))
+
+
 def _too_heavy(estimate: Estimate) -> bool:
     """Whether the weights alone exceed the device: no release changes that."""
     serving, capacity = estimate.serving, estimate.memory.capacity
@@ -174,6 +186,7 @@ def _one(
         estimate.memory.verdict = "likely-oom"
     if newer and engine != "vllm":  # which widens its own parts
         _loosen(estimate)
+    _nest(estimate.memory)
     if newer and estimate.memory.verdict in ("oom", "kv-too-small") and not _too_heavy(estimate):
         estimate.memory.verdict = "likely-oom"
     # The length of a server whose version is not known either may come from anywhere.

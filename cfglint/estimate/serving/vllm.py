@@ -600,7 +600,11 @@ class _Vllm:
                 held * 0.97, held + context.expected, held * 1.03 + context.high + outside.high - outside.expected
             )
         memory.used = used
-        memory.allocated = Interval.exactly(tight.weights.bytes + tight.extra + max(0.0, cache.expected) + peak_bytes)
+        allocated = tight.weights.bytes + tight.extra + max(0.0, cache.expected) + peak_bytes
+        # What one part takes less the cache takes more: together they are what was requested, less what is beside torch.
+        memory.allocated = Interval(
+            min(allocated, requested.low - non_torch.high), allocated, max(allocated, requested.high - non_torch.low)
+        )
         memory.reserved = memory.allocated
         memory.phases = {
             "load": tight.weights.unquantized_bytes if self._loads_unquantized() else tight.weights.bytes,
