@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.records import dataclass
-from cfglint.settings_schema import plain_table
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -282,9 +281,6 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
         raise SettingsError(f"{_shown(path)}: [{'.'.join(base)}] is not a table")
     if not table:
         return Settings(path=_shown(path), root=_folder(path))
-    plain = plain_table(table)
-    if plain is not None:
-        return _settings(path, base, plain)
     from pydantic import ValidationError
 
     from cfglint.settings_table import SettingsTable
@@ -298,7 +294,9 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
 
 
 def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
-    """``table``: a checked table, pydantic's or a plain one."""
+    from cfglint.settings_table import IgnoreTable, SettingsTable
+
+    assert isinstance(table, SettingsTable)
     root, shown = _folder(path), _shown(path)
 
     def origin(key: str) -> SettingOrigin:
@@ -307,7 +305,7 @@ def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
     def many(value: str | list[str]) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
-    places = [(i, entry) for i, entry in enumerate(table.ignore) if not isinstance(entry, str)]
+    places = [(i, entry) for i, entry in enumerate(table.ignore) if isinstance(entry, IgnoreTable)]
     exclude = DEFAULT_EXCLUDE if table.exclude is None else tuple(table.exclude)
     return Settings(
         path=shown,

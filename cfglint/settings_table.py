@@ -1,7 +1,6 @@
 """The settings table as pydantic models: what ``[tool.cfglint]`` may hold, with types and a line of help each.
 
-Imported only for a table that :mod:`cfglint.settings_schema` does not plainly accept: pydantic costs as much as a small
-run. Keys are written with
+Imported only where a settings table exists: pydantic costs more than the rest of a small run. Keys are written with
 hyphens. The JSON Schema that editors use comes from :class:`SettingsTable`.
 """
 
@@ -12,8 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
-
-from cfglint.settings_schema import GLOB
 
 
 def _hyphened(name: str) -> str:
@@ -41,7 +38,7 @@ def _glob(text: str) -> str:
     return text
 
 
-Glob = Annotated[str, AfterValidator(_glob), Field(json_schema_extra={"format": GLOB})]
+Glob = Annotated[str, AfterValidator(_glob)]
 Globs = Annotated[list[Glob], Field(min_length=1)]
 Level = Literal["error", "warning", "info"]
 

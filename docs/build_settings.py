@@ -1,12 +1,11 @@
-"""Writes ``docs/settings.md`` and ``cfglint/settings_schema.json`` from the settings' own tables.
+"""Writes ``docs/settings.md`` from the settings' own tables.
 
-``python docs/build_settings.py`` writes, ``--check`` only says what is stale and returns 1.
+``python docs/build_settings.py`` writes, ``--check`` only says whether the page is stale and returns 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "settings.md"
 sys.path.insert(0, str(ROOT))
 
-from cfglint.settings import DEFAULT_EXCLUDE, settings_json_schema  # noqa: E402
-from cfglint.settings_schema import SCHEMA_FILE  # noqa: E402
+from cfglint.settings import DEFAULT_EXCLUDE  # noqa: E402
 from cfglint.settings_table import (  # noqa: E402
     AcceleratorTable,
     IgnoreTable,
@@ -139,22 +137,18 @@ def page() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def schema() -> str:
-    """The settings' JSON Schema, by which plain settings are checked without pydantic."""
-    return json.dumps(settings_json_schema(), ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; return 1 where the page is stale")
     check = parser.parse_args().check
-    made = {TARGET: page(), SCHEMA_FILE: schema()}
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
-        if not check:
-            path.write_text(made[path], encoding="utf-8")
-    return 1 if check and stale else 0
+    text = page()
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{'stale' if check else 'written'}: {TARGET.relative_to(ROOT)}")
+    if check:
+        return 1
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

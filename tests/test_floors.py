@@ -16,7 +16,6 @@ FLOORS: list[set[str]] = [
     {"cfglint.dialects", "cfglint.estimate"},
     {
         "cfglint.settings",
-        "cfglint.settings_schema",
         "cfglint.settings_table",
         "cfglint.discovery",
         "cfglint.snapshot",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -19,7 +15,6 @@ from cfglint.settings import (
     read_settings,
     settings_json_schema,
 )
-from cfglint.settings_schema import SCHEMA_FILE
 
 FULL = """\
 select = ["MEM", "PRC001"]
@@ -159,85 +154,3 @@ def test_the_json_schema_takes_what_is_taken(tmp_path: Path) -> None:
     validator.validate({"ignore": ["MEM", {"file": "a", "rule": "b", "reason": "c"}], "extend-select": ["X"]})
     assert not validator.is_valid({"tagets": []})
     assert not validator.is_valid({"targets": [{"gpu": "T4"}]})
-
-
-PLAIN = """\
-select = ["MEM", "fp8-capability"]
-strict = true
-exclude = ["third_party/**", "*.lock"]
-per-file-ignores = {"configs/smoke/**" = ["BAT"]}
-severity = {CTR005 = "info"}
-frameworks = {vllm = ">=0.10,<0.12"}
-models = {"our/base" = "models/base", "our/other" = {model_type = "llama", hidden_size = 8}}
-rules = {BAT010 = {full_most = 2e-4}}
-dialects = {"conf/*.yaml" = "axolotl"}
-ignore = ["PRC007", {file = "ds.json", key = "fp16.enabled", rule = ["PRC001"], reason = "measured (see wiki); it's fine"}]
-
-[[targets]]
-path = ["a/**", "b.yaml"]
-gpu = "H100-80GB"
-gpus = 8
-
-[[jobs]]
-files = ["sft.yaml", "zero3.json"]
-nodes = 2
-
-[[accelerators]]
-id = "X1"
-memory-gb = 24
-compute-capability = "9.0"
-tflops-dense = {bf16 = 100, fp8 = 200.5}
-supports = {bf16 = true}
-"""
-
-
-def _by_pydantic(path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    with monkeypatch.context() as patch:
-        patch.setattr("cfglint.settings.plain_table", lambda table: None)
-        return read_settings(path)
-
-
-def test_plain_settings_are_those_of_pydantic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, PLAIN)
-    plain = read_settings(path)
-    assert plain == _by_pydantic(path, monkeypatch)
-    assert (plain.accelerators[0].memory_gb, plain.targets[0].globs) == (24.0, ("a/**", "b.yaml"))
-    assert isinstance(plain.accelerators[0].memory_gb, float)
-    assert isinstance(plain.accelerators[0].tflops_dense["bf16"], float)
-
-
-def test_plain_settings_need_no_pydantic(tmp_path: Path) -> None:
-    path = write(tmp_path, PLAIN)
-    code = "import sys\nfrom pathlib import Path\nfrom cfglint.settings import read_settings\n"
-    code += f"print(read_settings(Path({str(path)!r})).strict, 'pydantic' in sys.modules)\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True False\n"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "strict = 1", "strict = 'true'", "select = 'MEM'", "tagets = []", "[[targets]]\ngpu = 'T4'", "severity = {A = 'fatal'}",
-        "[[targets]]\npath = []", "[[targets]]\npath = 'a'\ngpus = 0", "[[targets]]\npath = 'a'\ngpus = true",
-        "exclude = ['[z-a]']", "dialects = {'!' = 'trl'}", "ignore = [1]", "ignore = [{file = 'a', rule = 'b'}]",
-        "[[accelerators]]\nid = 'X'\nmemory-gb = 0", "[[accelerators]]\nid = 'X'\nmemory-gb = inf",
-        "[[accelerators]]\nid = 'X'\nmemory-gb = 1\ncompute-capability = '9'", "[[jobs]]\nfiles = ['a']\nname = 1979-05-27",
-    ],
-)  # fmt: skip
-def test_what_pydantic_refuses_is_not_plain(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, text)
-    with pytest.raises(SettingsError):
-        _by_pydantic(path, monkeypatch)
-    with pytest.raises(SettingsError):
-        read_settings(path)
-
-
-def test_the_stored_schema_has_the_keys_there_are() -> None:
-    """Its exact text, which also depends on pydantic's release, is what docs/build_settings.py --check compares."""
-    stored, made = json.loads(SCHEMA_FILE.read_text("utf-8")), settings_json_schema()
-
-    def keys(schema: dict[str, Any]) -> dict[str, tuple[list[str], list[str]]]:
-        tables = {"": schema, **schema["$defs"]}
-        return {name: (sorted(t["properties"]), sorted(t.get("required", ()))) for name, t in tables.items()}
-
-    assert keys(stored) == keys(made)
