@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, OwnCommand, Recognition
+from cfglint.dialects.carriers.command import Program
 from cfglint.dialects.deepspeed import state_deepspeed
 from cfglint.dialects.fsdp import state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
 from cfglint.dialects.hf_training_args import state_schedule
+from cfglint.dialects.launcher_arguments import state_processes
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, text, texts
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Sequence
+from cfglint.source.shell import Word
 
 _TELLING = ("base_model", "sequence_len", "micro_batch_size", "num_epochs", "adapter", "sample_packing", "val_set_size")
 
@@ -289,6 +292,20 @@ class Axolotl(Dialect):
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         yield read_axolotl(document, root)
+
+    def own_command(self, started: Program) -> OwnCommand | None:
+        """``axolotl train FILE`` and ``python -m axolotl.cli.train FILE``."""
+        if started.module:
+            return OwnCommand(started.arguments) if started.name in ("axolotl.cli.train", "axolotl.cli.main") else None
+        first = started.arguments[0].text if started.arguments else ""
+        return (
+            OwnCommand(started.arguments[1:])
+            if started.name == "axolotl" and first in ("train", "preprocess")
+            else None
+        )
+
+    def state_launcher(self, reading: Reading, flags: Mapping, positionals: list[Word]) -> None:
+        state_processes(reading, flags, positionals)
 
 
 DIALECT = Axolotl()

@@ -52,6 +52,14 @@ class Launch:
     host_memory: tuple[int, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """A tool's own command whose flags have the names of its files' keys: what stands behind it, and what it trains for."""
+
+    arguments: list[Word]
+    task: str = ""
+
+
 class Dialect:
     """Base of all dialects. Override :meth:`recognise` and :meth:`read` (files), :meth:`read_launch` (commands), or both."""
 
@@ -65,6 +73,8 @@ class Dialect:
     """Keys that hardly stand in files of any other tool: two of them make a file that does not parse ours to report."""
     programs: frozenset[str] = frozenset()
     """Commands that the tool installs: they are found behind ``srun``, ``env``, ``numactl`` and other wrappers."""
+    scripts: frozenset[str] = frozenset()
+    """Names that people give scripts around the tool's trainers: flags of such a script that the dialect recognises are its."""
     wraps: bool = False
     """Documents of this dialect hold commands or arguments of other tools (:meth:`launches`): it is asked before the
     carriers, and has the document to itself."""
@@ -84,6 +94,17 @@ class Dialect:
     def read_launch(self, launch: Launch) -> Iterator[Reading]:
         """Readings of a command line this dialect knows; nothing where it is another's."""
         return iter(())
+
+    def own_command(self, started: Program) -> OwnCommand | None:
+        """The tool's own command, whose config files, ``key=value`` words and flags the dialect ``launch`` finds."""
+        return None
+
+    def read_flags(self, document: Document, flags: Mapping, task: str) -> Iterator[Reading]:
+        """Readings of the flags of an own command, or of a script in :attr:`scripts`; ``task`` is its word for what it trains for."""
+        return self.read(document, flags)
+
+    def state_launcher(self, reading: Reading, flags: Mapping, positionals: list[Word]) -> None:
+        """State on the launch's reading what an own command's flags say of processes and of the launcher it uses."""
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         """Readings of a trainer's own script, module or command with its arguments, whatever launched it.

@@ -1,4 +1,4 @@
-"""Launch lines: torchrun, accelerate launch, deepspeed, colossalai run, and the trainers' own commands (axolotl, llamafactory-cli, trl).
+"""Launch lines: torchrun, accelerate launch, deepspeed, colossalai run, and the trainers' own commands, which their dialects know.
 
 A launch says how many processes run where, names the files of the run, and may carry the trainer's own arguments. Those
 are read by the trainer's dialect from the flags, exactly as from a file.
@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from cfglint.dialects.base import Dialect, Launch
+from cfglint.dialects.base import Dialect, Launch, OwnCommand
 from cfglint.dialects.carriers.command import PER_NODE, Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
 from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
-from cfglint.dialects.launcher_arguments import state_launcher_arguments
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
@@ -64,14 +63,6 @@ DEEPSPEED_BOOLEANS = frozenset(
         "elastic_training",
     ]
 )
-TRL_TRAINERS = frozenset(["sft", "dpo", "kto", "orpo", "grpo", "rloo", "reward", "ppo", "cpo"])
-"""``trl <name>`` and TRL's own scripts ``<name>.py``."""
-MODULES = {
-    "axolotl.cli.train": "axolotl",
-    "axolotl.cli.main": "axolotl",
-    "llamafactory.cli": "llamafactory",
-    **{f"trl.scripts.{trainer}": "trl" for trainer in sorted(TRL_TRAINERS)},
-}
 CONFIG_FLAGS = ("config", "config_file", "config_name", "cfg", "job.config_file")
 DEEPSPEED_FLAGS = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config")
 TRAINER_KEYS = frozenset(
@@ -173,7 +164,7 @@ class LaunchDialect(Dialect):
             yield from reader.deepspeed(started)
         elif started.name == "colossalai" and started.arguments and started.arguments[0].text == "run":
             yield from reader.colossalai(Program("colossalai", started.word, started.arguments[1:]))
-        elif reader.is_trainer(started) or reader.known_trainer(started):
+        elif own_command(started) is not None or reader.known_trainer(started):
             yield from reader.trainer(started, None)
         elif started.name == "primus-cli" or started.name in PRIMUS_SCRIPTS:
             yield from reader.primus(started)
@@ -334,16 +325,6 @@ class _Reader:
             started = Program(rest[0].text, rest[0], rest[1:], module=True)
         yield from self.trainer(started, reading)
 
-    def is_trainer(self, started: Program) -> bool:
-        first = started.arguments[0].text if started.arguments else ""
-        if started.module:
-            return MODULES.get(started.name) is not None
-        if started.name == "axolotl":
-            return first in ("train", "preprocess")
-        if started.name in ("llamafactory-cli", "lmf"):
-            return first == "train"
-        return started.name == "trl" and first in TRL_TRAINERS
-
     def known_trainer(self, started: Program) -> list[Reading]:
         """Readings of the dialects that know this script, module or command as their own."""
         from cfglint.dialects.recognise import dialects
@@ -352,30 +333,20 @@ class _Reader:
 
     def trainer(self, started: Program, launcher: Reading | None) -> Iterator[Reading]:
         """A trainer's script or command: its config files, overrides and arguments."""
-        words = started.arguments
-        dialect = MODULES.get(started.name) if started.module else None
-        trainer: str | None = None
-        if started.module and dialect == "trl":
-            trainer = started.name.rpartition(".")[2]
-        elif not started.module and self.is_trainer(started):
-            dialect = {"axolotl": "axolotl", "trl": "trl"}.get(started.name, "llamafactory")
-            if dialect == "trl":
-                trainer = words[0].text
-            words = words[1:]
-        elif started.script and basename(started.name) in {f"{m}.py" for m in TRL_TRAINERS}:
-            trainer = basename(started.name)[:-3]
+        own = own_command(started)
+        words = started.arguments if own is None else own[1].arguments
         reading = launcher or self.reading(
-            started, [], frozenset(), f"{started.name} {'train' if dialect else ''}".strip()
+            started, [], frozenset(), f"{started.name} {'train' if own is not None else ''}".strip()
         )
         arguments = read_flags(words, several=SEVERAL)
         if launcher is None:
             reading.root.span = _span([started.word, *started.arguments])
-            if dialect is not None and not started.module:
-                state_launcher_arguments(reading, arguments.mapping, arguments.positionals, dialect)
+            if own is not None and not started.module:
+                own[0].state_launcher(reading, arguments.mapping, arguments.positionals)
             self.surroundings(reading)
             self.environment(reading)
         reading.context["program"] = started.name
-        self.config_references(reading, arguments.mapping, arguments.positionals, dialect)
+        self.config_references(reading, arguments.mapping, arguments.positionals)
         self.hydra_reference(reading, arguments.mapping, started)
         overrides = _overrides(arguments.positionals)
         mapping = Mapping(arguments.mapping.span, [*arguments.mapping.entries, *overrides])
@@ -385,7 +356,7 @@ class _Reader:
             if has_config and extra.role == "run" and not extra.context.get("standalone"):
                 extra.role = "arguments"
             extra.context["command_line"] = True
-        inline = inline or list(self.inline(mapping, dialect, has_config, trainer))
+        inline = inline or list(self.inline(mapping, started, own, has_config))
         for extra in inline:
             if extra.role != "part":  # a part (a conversion, an evaluation) makes no job of the launch
                 extra.context["launched_by"] = reading
@@ -409,9 +380,7 @@ class _Reader:
             if word is not None and word.known and word.text.isdigit() and not reading.facts.stated(fact):
                 reading.facts.state(fact, int(word.text), FileOrigin(self.document, (variable,), word.span, word.span))
 
-    def config_references(
-        self, reading: Reading, mapping: Mapping, positionals: list[Word], dialect: str | None
-    ) -> None:
+    def config_references(self, reading: Reading, mapping: Mapping, positionals: list[Word]) -> None:
         for flag in CONFIG_FLAGS:
             entry = mapping.entry(flag)
             if entry is not None and isinstance(entry.value, Scalar) and _is_config(entry.value.value):
@@ -441,31 +410,48 @@ class _Reader:
             target = os.path.normpath(os.path.join(folder, name.removesuffix(".yaml") + ".yaml"))
             reading.references.append(Reference("config", target, origin, base="cwd"))
 
-    def inline(self, mapping: Mapping, dialect: str | None, has_config: bool, trainer: str | None) -> Iterator[Reading]:
+    def inline(
+        self, mapping: Mapping, started: Program, own: tuple[Dialect, OwnCommand] | None, has_config: bool
+    ) -> Iterator[Reading]:
         """Trainer arguments on the line, read by their dialect. They override a config file that is named as well."""
         from cfglint.dialects.recognise import dialect_named
 
         keys = set(mapping.keys())
-        name = dialect
-        if name is None:
-            if not _trainer_arguments(keys) and not (has_config and TRAINER_KEYS & keys):
-                return
-            trl = dialect_named("trl") if trainer else None
-            name = "trl" if trl is not None and trl.recognise(self.document, mapping) else "hf-training-args"
-        reader = dialect_named(name)
+        reader: Dialect | None
+        if own is not None:
+            reader, task = own[0], own[1].task
+        elif _trainer_arguments(keys) or (has_config and TRAINER_KEYS & keys):
+            reader, task = self.by_script(mapping, started) or (dialect_named("hf-training-args"), "")
+        else:
+            return
         if reader is None or not keys or (has_config and not (keys - set(CONFIG_FLAGS))):
             return
-        if name == "trl":
-            from cfglint.dialects.trl import read_trl
-
-            found = iter([read_trl(self.document, mapping, hint=trainer or "")])
-        else:
-            found = reader.read(self.document, mapping)
-        for reading in found:
+        for reading in reader.read_flags(self.document, mapping, task):
             reading.why = reading.why or "trainer arguments on the command line"
             reading.role = "arguments" if has_config else "run"
             reading.context["command_line"] = True
             yield reading
+
+    def by_script(self, mapping: Mapping, started: Program) -> tuple[Dialect, str] | None:
+        """The dialect whose trainers a script is named for, where it knows the flags too."""
+        from cfglint.dialects.recognise import dialects
+
+        name = basename(started.name)
+        for dialect in dialects() if started.script else ():
+            if name in dialect.scripts and dialect.recognise(self.document, mapping):
+                return dialect, name.removesuffix(".py")
+        return None
+
+
+def own_command(started: Program) -> tuple[Dialect, OwnCommand] | None:
+    """A tool's own training command, and whose it is."""
+    from cfglint.dialects.recognise import dialects
+
+    for dialect in dialects():
+        found = dialect.own_command(started)
+        if found is not None:
+            return dialect, found
+    return None
 
 
 SEVERAL = frozenset(

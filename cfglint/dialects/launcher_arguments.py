@@ -29,16 +29,16 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
 PROCESSES: Final = 8
 
 
-def state_launcher_arguments(reading: Reading, flags: Mapping, positionals: Iterable[Word], tool: str) -> None:
-    """State on the launch's reading what the trainer's command says of its processes and of Accelerate."""
-    if tool == "axolotl":
-        behind = read_flags(list(positionals)).mapping
-        _count(reading, "gpus_per_node", flags, "num_processes")
-        _count(reading, "gpus_per_node", behind, "nproc_per_node", "num_processes")
-        _count(reading, "nodes", behind, "nnodes", "num_machines")
-        return
-    if tool != "trl":
-        return
+def state_processes(reading: Reading, flags: Mapping, positionals: Iterable[Word]) -> None:
+    """Processes of a command that starts a launcher itself and passes on to it what stands behind ``--``."""
+    behind = read_flags(list(positionals)).mapping
+    _count(reading, "gpus_per_node", flags, "num_processes")
+    _count(reading, "gpus_per_node", behind, "nproc_per_node", "num_processes")
+    _count(reading, "nodes", behind, "nnodes", "num_machines")
+
+
+def state_accelerate(reading: Reading, flags: Mapping) -> None:
+    """Flags of ``accelerate launch`` among the command's own, and Accelerate's file by path or by TRL's short name."""
     nodes = _whole(flags, "num_machines")
     _count(reading, "nodes", flags, "num_machines")
     total = _whole(flags, "num_processes")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, OwnCommand, Recognition
+from cfglint.dialects.carriers.command import Program
 from cfglint.dialects.hf_training_args import (
     state_batch,
     state_defaults,
@@ -328,6 +329,14 @@ class LlamaFactory(Dialect):
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         yield read_v1(document, root) if _is_v1(root) else read_llamafactory(document, root)
+
+    def own_command(self, started: Program) -> OwnCommand | None:
+        """``llamafactory-cli train FILE`` and ``python -m llamafactory.cli``."""
+        if started.module:
+            return OwnCommand(started.arguments) if started.name == "llamafactory.cli" else None
+        first = started.arguments[0].text if started.arguments else ""
+        known = started.name in ("llamafactory-cli", "lmf") and first == "train"
+        return OwnCommand(started.arguments[1:]) if known else None
 
 
 def _inner(root: Mapping, key: str) -> Mapping:

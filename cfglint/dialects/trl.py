@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from cfglint.dialects.base import Dialect, Recognition
+from cfglint.dialects.base import Dialect, OwnCommand, Recognition
+from cfglint.dialects.carriers.command import Program
 from cfglint.dialects.hf_training_args import (
     TRAINING_ARGUMENTS,
     adapter_switch,
@@ -30,9 +31,11 @@ from cfglint.dialects.hf_training_args import (
     state_schedule,
     state_sharding,
 )
+from cfglint.dialects.launcher_arguments import state_accelerate
 from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, scalar, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Scalar
+from cfglint.source.shell import Word
 
 _TRAINER_KEYS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rloo", ("rloo_k", "reward_clip_range", "normalize_advantages", "num_mini_batches_rloo")),
@@ -291,11 +294,16 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     return reading
 
 
+TRAINERS: Final = frozenset({"sft", "dpo", "kto", "orpo", "grpo", "rloo", "reward", "ppo", "cpo"})
+"""``trl <name>``, and TRL's own scripts ``<name>.py``."""
+
+
 class Trl(Dialect):
     name = "trl"
     title = "TRL"
     summary = "TRL's SFT, DPO, GRPO and other configs, recipes of open-r1 and the alignment handbook"
     schema = "trl"
+    scripts = frozenset(f"{name}.py" for name in TRAINERS)
     markers = frozenset({
         "dataset_name", "dataset_mixture", "use_peft", "max_prompt_length", "max_completion_length", "num_generations",
         "reward_funcs", "dataset_train_split", "dataset_test_split", "dataset_text_field", "per_device_train_batch_size",
@@ -329,6 +337,20 @@ class Trl(Dialect):
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
         yield read_trl(document, root)
+
+    def own_command(self, started: Program) -> OwnCommand | None:
+        """``trl sft …`` and ``python -m trl.scripts.sft``."""
+        if started.module:
+            task = started.name.removeprefix("trl.scripts.")
+            return OwnCommand(started.arguments, task) if task != started.name and task in TRAINERS else None
+        first = started.arguments[0].text if started.arguments else ""
+        return OwnCommand(started.arguments[1:], first) if started.name == "trl" and first in TRAINERS else None
+
+    def read_flags(self, document: Document, flags: Mapping, task: str) -> Iterator[Reading]:
+        yield read_trl(document, flags, hint=task)
+
+    def state_launcher(self, reading: Reading, flags: Mapping, positionals: list[Word]) -> None:
+        state_accelerate(reading, flags)
 
 
 DIALECT = Trl()
