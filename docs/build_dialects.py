@@ -168,13 +168,14 @@ def stated(dialect: Dialect) -> tuple[list[str], list[str]]:
 
 def sources(dialect: Dialect) -> str:
     """Where a dialect's settings are looked for, by the methods it has."""
-    own = {name for name in ("read", "launches", "read_launch", "read_program") if name in overridden(dialect)}
+    methods = ("read", "launches", "read_launch", "read_program", "own_command")
+    own = {name for name in methods if name in overridden(dialect)}
     found = []
     if own & {"read"}:
         found.append("files")
     if own & {"launches"}:
         found.append("files that start other formats' commands")
-    if own & {"read_launch", "read_program"}:
+    if own & {"read_launch", "read_program", "own_command"}:
         found.append("command lines")
     return ", ".join(found)
 
