@@ -141,7 +141,7 @@ def stated(dialect: Dialect) -> tuple[list[str], list[str]]:
         for node in ast.walk(definition):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 if node.func.attr in STATES:
-                    facts.update(words(node.args[0]))
+                    facts.update(next((found for found in map(list, map(words, node.args[:2])) if found), []))
                 elif node.func.attr == "attach":  # Hydra's defaults list
                     links.add("defaults")
                 elif node.func.attr == "reference":
@@ -149,6 +149,8 @@ def stated(dialect: Dialect) -> tuple[list[str], list[str]]:
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 if node.func.id == "Reference":
                     links.update(words(node.args[0]))
+                elif node.func.id in ("state_count", "_count") and len(node.args) > 1:
+                    facts.update(words(node.args[1]))
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == "fact":
                 facts.update(word for value in ast.iter_child_nodes(node.iter) for word in words(value))
             elif isinstance(node, ast.Dict):
