@@ -52,6 +52,12 @@ def test_a_variable_that_is_not_known_makes_it_a_template() -> None:
     assert job.sharding_open
 
 
+def test_a_variable_that_is_set_again_later_is_not_put_in() -> None:
+    text = f"{DEEPSPEED}STAGE=1\ndeepspeed --num_gpus 8 {WITH_DEEPSPEED}"
+    (job,) = training(text)
+    assert "deepspeed" not in job.dialects
+
+
 def test_an_accelerate_file_by_tee_and_quoted_heredoc() -> None:
     text = (
         "tee acc.yaml <<'YAML'\ncompute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\n"

@@ -114,10 +114,11 @@ def _filled(content: str, values: dict[str, str]) -> str:
 
 
 def _values(document: Document, names: set[str]) -> dict[str, str]:
-    """What the script's variables hold when it has run to its end, where that is known."""
-    if not names:
+    """What the script's variables hold when it has run to its end, where that is known; of those that it sets once."""
+    text = document.file.text
+    ordered = [name for name in sorted(names) if len(re.findall(rf"(?<![\w$]){name}\+?=", text)) == 1]
+    if not ordered:
         return {}
-    text, ordered = document.file.text, sorted(names)
     use = "\n: " + " ".join(f'x"${{{name}}}"' for name in ordered) + "\n"
     offsets = [*range(len(text)), *([max(0, len(text) - 1)] * len(use))]
     commands = commands_of(document.file, text + use, offsets)
