@@ -17,6 +17,14 @@ from cfglint.source.node import Document, Mapping, SourceFile
 
 MOST_KEYS = 5_000
 """Keys side by side beyond which a file is data (a vocabulary, a list of classes), no configuration."""
+MANIFEST_TEXT = 2**17
+"""Characters of a script that is searched for manifests."""
+MANIFESTS_READ = 16
+"""Documents of manifests read in one script."""
+_MANIFEST = re.compile(r"^[ \t]*apiVersion:[ \t]*\S", re.MULTILINE)
+_BLANKED = re.compile(r"[^\r\n]")
+_DEFAULTED = re.compile(r"(\$\{\w+):?-([^{}\n]*)\}")
+"""``${TP:-8}`` in a heredoc: the script that writes it puts its own value in."""
 SNIFFED_KEYS = 2
 """Distinctive keys of one dialect that must stand in a broken file's text before its fault is reported as ours."""
 
@@ -72,7 +80,7 @@ def recognise_files(
             report.broken_as = _sniff(file.text)
         forced = override(file.path) or _pragma_dialect(file)
         documents = file.documents or ([Document(file)] if file.script is not None else [])
-        for document in documents:
+        for document in [*documents, *_manifests(file)]:
             try:
                 found = _document(document, forced)
             except Exception as error:
@@ -85,6 +93,29 @@ def recognise_files(
                 report.carrier = report.carrier or reading.carrier
                 report.why = report.why or reading.why or None
     return readings, reports
+
+
+def _unsaid(found: re.Match[str]) -> str:
+    """The variable alone, in as many characters."""
+    return found[1] + "_" * (len(found[0]) - len(found[1]) - 1) + "}"
+
+
+def _manifests(file: SourceFile) -> list[Document]:
+    """Documents of Kubernetes manifests that a script holds as heredocs (``kubectl apply -f - <<EOF``), at their place in it."""
+    if file.script is None or "apiVersion:" not in file.text or len(file.text) > MANIFEST_TEXT:
+        return []
+    from cfglint.source.yaml import parse_yaml
+
+    found: list[Document] = []
+    for command in file.script.commands:
+        body, span = command.heredoc, command.heredoc_span
+        if body is None or span is None or not _MANIFEST.search(body) or file.text[span.start : span.end] != body:
+            continue
+        text = _BLANKED.sub(" ", file.text[: span.start]) + _DEFAULTED.sub(_unsaid, body)
+        found += parse_yaml(file.path, text).documents
+        if len(found) >= MANIFESTS_READ:
+            break
+    return found
 
 
 def _pragma_dialect(file: SourceFile) -> str | None:

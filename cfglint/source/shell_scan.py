@@ -77,6 +77,7 @@ _LAUNCHER_LINE: Final = re.compile(
     r"|python3? -m (?:vllm|sglang|torch\.distributed)\b)[ \t.]",
     re.MULTILINE,
 )
+_MANIFEST_LINE: Final = re.compile(r"^[ \t]*apiVersion:", re.MULTILINE)
 _TO_FILL_IN: Final = re.compile(r"REPLACE_ENV_[A-Z]")
 """What llm-d-benchmark fills in before it uses the text."""
 _VARIABLE_ALONE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
@@ -935,6 +936,8 @@ def _appended(old: Variable | None, new: Variable) -> Variable:
 
 def _starts_programs(body: str) -> bool:
     """True for the text of a script that is written to a file: it begins with ``#!`` or has a launcher's line."""
+    if _MANIFEST_LINE.search(body):
+        return False
     return body.startswith(("#!/bin/", "#!/usr/bin/env")) or _LAUNCHER_LINE.search(body) is not None
 
 

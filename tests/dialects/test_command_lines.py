@@ -138,3 +138,35 @@ def test_deepy_names_configs_in_a_folder_with_or_without_their_ending() -> None:
     ]
     assert named("python deepy.py train.py configs/a.yml\n") == ["configs/a.yml"]
     assert readings_of("python deepy.py train.py\n") == {}
+
+
+MANIFEST = """#!/bin/bash
+MODEL=meta-llama/Llama-3.1-8B
+cat <<EOF | kubectl apply -f -
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  template:
+    spec:
+      containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.10.1
+          args: ["--model", "$MODEL", "--max-model-len", "8192", "--tensor-parallel-size", "${TP:-4}"]
+          resources: {limits: {nvidia.com/gpu: 1}}
+EOF
+kubectl get pods
+"""
+
+
+def test_a_manifest_in_a_heredoc_is_read_at_its_place() -> None:
+    file = parse_shell("run.sh", MANIFEST)
+    readings, reports = recognise_files([file])
+    (served,) = [reading for reading in readings if reading.dialect == "vllm"]
+    assert reports["run.sh"].dialects == ["vllm"]
+    assert (served.facts.value("max_model_len"), served.facts.value("gpus_per_node")) == (8192, 1)
+    assert served.facts.undecided("model_id")
+    assert served.facts.undecided("tensor_parallel_size")  # the script's TP, whatever the default says
+    place = served.origin("max_model_len")
+    assert MANIFEST[place.value_span.start : place.value_span.end] == '"8192"'
+    assert place.position.line == 13
