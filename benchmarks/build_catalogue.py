@@ -140,6 +140,11 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
             configs[row["id"]] = {**config, **published_format(row, config)}
             continue
         sibling, extra = counted.get(likeness(row)), 0
+        untied = sibling is None and untied_from(row, counted)
+        if untied:
+            config = {**config_of(untied), "@like": untied["id"], "@active": untied.get("params_active")}
+            configs[row["id"]] = {**config, "tie_word_embeddings": False}
+            continue
         if sibling is None and row["model_type"] in DRAFT_FAMILIES:
             sibling, extra = with_draft_layers(row, shapes.get(shape_of(row), []))
         if sibling is None:
@@ -159,6 +164,15 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
                 config["@extra"] = extra
         configs[row["id"]] = config
     return configs
+
+
+def untied_from(row: Any, counted: dict[Any, Any]) -> Any:
+    """The counted row with a tied head that this one exceeds by a head of its own."""
+    if not row.get("vocab_size") or not row.get("hidden_size"):
+        return None
+    head = row["vocab_size"] * row["hidden_size"]
+    found = counted.get(likeness({**row, "params_total": row["params_total"] - head}))
+    return found if found is not None and found.get("tie_word_embeddings") else None
 
 
 DRAFT_FAMILIES = frozenset(

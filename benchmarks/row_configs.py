@@ -95,6 +95,92 @@ SWITCHES.update(
 """Language models as the InternVL 2.5 report's table 1 names them: what they leave of the published totals is InternViT's
 300 million or 6 billion and the projector."""
 
+
+def ling(dense: int, width: int) -> Config:
+    """What the rows of Ling 2 and LLaDA 2 leave out: dense layers and their width, one shared expert, norms on queries and keys."""
+    return {
+        "first_k_dense_replace": dense, "intermediate_size": width, "num_shared_experts": 1, "use_qk_norm": True,
+        "moe_router_enable_expert_bias": True, "tie_word_embeddings": False,
+    }  # fmt: skip
+
+
+def trinity(dense: int, width: int) -> Config:
+    return {
+        "num_dense_layers": dense, "intermediate_size": width, "num_shared_experts": 1, "tie_word_embeddings": False
+    }  # fmt: skip
+
+
+TRINITY_LARGE: Config = {
+    **trinity(6, 12288), "num_experts": 256, "num_experts_per_tok": 4, "moe_intermediate_size": 3072
+}  # fmt: skip
+HY3: Config = {"num_shared_experts": 1, "intermediate_size": 13312, "tie_word_embeddings": False}
+"""Defaults of transformers 5.24 ``configuration_hy_v3.py``; the checkpoints hold a draft layer more."""
+YOUTU: Config = {
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""Defaults of transformers 5.24 ``configuration_youtu.py``; they meet the published total."""
+
+
+def lfm2_layers(layers: int, attention: tuple[int, ...]) -> Config:
+    return {"layer_types": ["full_attention" if index in attention else "conv" for index in range(layers)]}
+
+
+LFM2_MOE: Config = {"intermediate_size": 7168, "num_dense_layers": 2, "tie_word_embeddings": True}
+"""Defaults of transformers 5.24 ``configuration_lfm2_moe.py``. The totals say how many layers have attention; they are spaced as in
+LFM2's dense models."""
+UNTIED: Config = {"tie_word_embeddings": False}
+LING_LITE: Config = {"num_shared_experts": 2, "first_k_dense_replace": 0, "tie_word_embeddings": False}
+DEEPSEEK_MOE: Config = {
+    "first_k_dense_replace": 1, "n_shared_experts": 2, "intermediate_size": 10944, "tie_word_embeddings": False,
+}  # fmt: skip
+"""DeepSeekMoE 16B (its report, table 2: one dense layer, two shared experts)."""
+
+SWITCHES.update(
+    {
+        **dict.fromkeys(
+            ("inclusionAI/Ling-flash-2.0", "inclusionAI/Ring-flash-2.0", "inclusionAI/LLaDA2.0-flash",
+             "inclusionAI/LLaDA2.2-flash"), ling(1, 9216)
+        ),
+        **dict.fromkeys(
+            ("inclusionAI/Ling-mini-2.0", "inclusionAI/Ring-mini-2.0", "inclusionAI/LLaDA2.0-mini",
+             "inclusionAI/LLaDA2.0-mini-CAP", "inclusionAI/LLaDA2.0-mini-preview", "inclusionAI/LLaDA2.1-mini",
+             "inclusionAI/LLaDA2.2-mini"), ling(1, 5120)
+        ),
+        "inclusionAI/Ling-1T": ling(4, 18432),
+        "inclusionAI/Ring-1T": ling(4, 18432),
+        "inclusionAI/Ling-lite": LING_LITE,
+        "inclusionAI/Ling-lite-1.5": LING_LITE,
+        "inclusionAI/Ling-lite-1.5-2507": {
+            **LING_LITE, "num_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408
+        },
+        **dict.fromkeys(("arcee-ai/Trinity-Mini", "arcee-ai/Trinity-Mini-Base-Pre-Anneal"), trinity(2, 6144)),
+        "arcee-ai/Trinity-Nano-Preview": trinity(2, 3072),
+        **dict.fromkeys(("arcee-ai/Trinity-Large-Preview", "arcee-ai/Trinity-Large-Thinking"), TRINITY_LARGE),
+        **dict.fromkeys(("tencent/Hy3", "tencent/Hy3-preview"), HY3),
+        "tencent/Youtu-LLM-2B": YOUTU,
+        "microsoft/GRIN-MoE": {
+            "num_local_experts": 16, "num_experts_per_tok": 2, "attention_bias": True, "lm_head_bias": True
+        },
+        # LFM2-350M and LFM2-2.6B with other vocabularies: the totals differ by the embedding's rows alone
+        "LiquidAI/LFM2-ColBERT-350M": lfm2_layers(16, (2, 5, 8, 10, 12, 14)),
+        **{
+            key: {**lfm2_layers(30, (2, 6, 10, 14, 17, 21, 24, 27)), "block_auto_adjust_ff_dim": False}
+            for key in ("LiquidAI/LFM2.5-2.6B", "LiquidAI/LFM2.5-2.6B-Base")
+        },
+        **{
+            key: {**LFM2_MOE, **lfm2_layers(24, (2, 6, 10, 14, 18, 21))}
+            for key in ("LiquidAI/LFM2-8B-A1B", "LiquidAI/LFM2.5-8B-A1B", "LiquidAI/LFM2.5-8B-A1B-Base")
+        },
+        "LiquidAI/LFM2-24B-A2B": {**LFM2_MOE, "intermediate_size": 11776, **lfm2_layers(40, tuple(range(2, 40, 4)))},
+        "upstage/Solar-Open-100B": {"n_shared_experts": 1, "tie_word_embeddings": False},
+        **dict.fromkeys(("allenai/BAR-2x7B-Base", "allenai/BAR-2x7B-Code", "allenai/FlexOlmo-7x7B-1T"), UNTIED),
+        "deepseek-ai/deepseek-moe-16b-base": DEEPSEEK_MOE,
+        "deepseek-ai/deepseek-moe-16b-chat": DEEPSEEK_MOE,
+    }
+)  # fmt: skip
+"""Settings that meet the published totals to the last parameter, each the only whole ones that do."""
+
 GATED_T5 = ("flan-t5", "flan-ul2", "t5-v1_1", "mt5", "umt5", "byt5", "ul2")
 
 
@@ -611,6 +697,14 @@ SHAPES: dict[str, Callable[[Row, Config], Config]] = {
     "deberta-v2": deberta,
     "olmoe": moe("num_experts", width="intermediate_size"),
     "qwen2_moe": moe("num_experts"),
+    "bailing_moe": then(moe("num_experts"), head_width),
+    "llada2_moe": then(moe("num_experts"), head_width),
+    "deepseek": moe("n_routed_experts"),
+    "afmoe": then(moe("num_experts"), head_width),
+    "hy_v3": then(moe("num_experts"), head_width),
+    "solar_open": moe("n_routed_experts"),
+    "flex_olmo": moe("num_experts", width="intermediate_size"),
+    "grinmoe": then(moe("num_local_experts", width="intermediate_size"), head_width),
     "qwen3_moe": then(moe("num_experts"), head_width),
     "qwen3_vl_moe": then(moe("num_experts"), head_width),
     "qwen3_vl": head_width,
@@ -626,6 +720,7 @@ SHAPES: dict[str, Callable[[Row, Config], Config]] = {
     "nemotron_h": nemotron_h,
     "granitemoehybrid": granite_hybrid,
     "lfm2": lfm2,
+    "lfm2_moe": then(moe("num_experts"), lfm2),
     "minimax": minimax,
     "minimax_m3_vl": minimax_m3,
     "gemma3n_text": gemma3n,

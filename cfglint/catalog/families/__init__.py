@@ -10,13 +10,14 @@ GROUPS: dict[str, str] = {
     "dense": (
         "llama qwen2 qwen3 mistral ministral ministral3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj codegen "
         "gpt_bigcode opt bloom falcon mpt starcoder2 cohere cohere2 olmo olmo2 olmo3 granite glm glm4 stablelm apertus arcee "
-        "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen mimo nemotron-nas mllama_text_model "
+        "exaone4 helium smollm3 seed_oss nemotron ernie4_5 hunyuan_v1_dense internlm2 internlm3 baichuan qwen mimo nemotron-nas mllama_text_model Dream wedlm olmo2-retrofit "
         "qwen2_vl_text qwen2_5_vl_text qwen3_vl_text glm4v_text"
     ),
     "moe": (
         "mixtral qwen2_moe qwen3_moe olmoe minimax_m2 phimoe gpt_oss granitemoe deepseek_v2 deepseek_v3 kimi_k2 deepseek_v32 "
         "glm_moe_dsa deepseek_v4 glm4_moe dots1 hunyuan_v1_moe ernie4_5_moe dbrx llama4_text mimo_v2_flash "
-        "minimax_m3_vl_text qwen3_vl_moe_text"
+        "minimax_m3_vl_text qwen3_vl_moe_text bailing_moe llada2_moe deepseek "
+        "afmoe hy_v3 solar_open flex_olmo youtu grinmoe"
     ),
     "hybrid": (
         "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next qwen3_5_text "

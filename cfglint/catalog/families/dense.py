@@ -481,6 +481,10 @@ FAMILIES: dict[str, Family] = {
     "glm4v_text": replace(GLM, mixers=full(bias=True), norms=GLM4_NORMS),
     # Remote code: the modeling files beside the checkpoints.
     "mimo": replace(QWEN2, mixers=full(bias="attention_bias")),
+    # Diffusion and retrofitted models on the tensors of the models they were made from.
+    "Dream": QWEN2,
+    "wedlm": QWEN2,
+    "olmo2-retrofit": replace(OLMO2, plan=every_nth_full(4)),
     "nemotron-nas": nemotron_nas,
     "internlm2": INTERNLM2,
     "internlm3": replace(

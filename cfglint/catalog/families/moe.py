@@ -482,6 +482,76 @@ GLM4_MOE = replace(
     plan=dense_first(usual=1),
 )
 
+DEEPSEEK_MOE = replace(
+    DENSE_BASE,
+    mixers=full(bias="attention_bias"),
+    feed_forwards={"dense": Mlp(), "moe": Experts("n_routed_experts", shared=times("n_shared_experts"))},
+    plan=dense_first(),
+)
+"""DeepSeekMoE, before latent attention (modeling_deepseek.py beside the checkpoints)."""
+
+
+def bailing_correction(c: Config, where: Where) -> Iterator[Tensor]:
+    """Ling 2's routers add a bias of their own to each expert's score."""
+    if c.flag("moe_router_enable_expert_bias"):
+        sparse = tuple(index for index, slot in enumerate(dense_first()(c)) if slot.feed_forward == "moe")
+        yield from vector("expert_bias", c.size("num_experts"), "router", Where(where.stack, sparse))
+
+
+BAILING = replace(
+    DENSE_BASE,
+    mixers={
+        "full_attention": Attention(
+            fused="query_key_value",
+            o="dense",
+            bias="use_qkv_bias",
+            output_bias="use_bias",
+            qk_norm="head",
+            qk_norm_if="use_qk_norm",
+            q_norm="query_layernorm",
+            k_norm="key_layernorm",
+        )
+    },
+    feed_forwards={"dense": Mlp(), "moe": Experts("num_experts", shared=times("num_shared_experts"))},
+    plan=dense_first(),
+    extra=bailing_correction,
+    embedding="word_embeddings",
+)
+"""Ling and LLaDA 2 (modeling_bailing_moe.py, modeling_bailing_moe_v2.py beside the checkpoints)."""
+
+
+class OutputGatedAttention(Attention):
+    """Trinity's attention: a projection of its own gates the output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        heads, _, width = self.read(c)
+        yield from linear("gate_proj", heads * width, c.size("hidden_size"), "attention", where)
+
+
+def afmoe_plan(c: Config) -> tuple[Slot, ...]:
+    sparse = dense_first(first="num_dense_layers", usual=1)(c)
+    if not c.get("sliding_window"):
+        return sparse
+    every = c.size("global_attn_every_n_layers", 4)
+    slots = typed(c, lambda index: "sliding_attention" if (index + 1) % every else "full_attention")
+    return tuple(slot._replace(feed_forward=other.feed_forward) for slot, other in zip(slots, sparse, strict=True))
+
+
+def afmoe_correction(c: Config, where: Where) -> Iterator[Tensor]:
+    sparse = tuple(index for index, slot in enumerate(afmoe_plan(c)) if slot.feed_forward == "moe")
+    yield from vector("expert_bias", c.size("num_experts"), "router", Where(where.stack, sparse))
+
+
+AFMOE = replace(
+    DENSE_BASE,
+    mixers={kind: OutputGatedAttention(qk_norm="head") for kind in ("full_attention", "sliding_attention")},
+    feed_forwards={"dense": Mlp(), "moe": Experts("num_experts", shared=times("num_shared_experts"))},
+    plan=afmoe_plan,
+    norms=("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"),
+    extra=afmoe_correction,
+)
+
 DBRX = replace(
     DENSE_BASE,
     mixers={"full_attention": Attention(fused="Wqkv", o="out_proj")},
@@ -635,4 +705,34 @@ FAMILIES: dict[str, Family] = {
         plan=minimax_m3_plan,
     ),
     "qwen3_vl_moe_text": QWEN3_MOE,
+    "deepseek": DEEPSEEK_MOE,
+    "afmoe": AFMOE,
+    "hy_v3": replace(
+        DENSE_BASE,
+        mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
+        feed_forwards={
+            "dense": Mlp(bias="mlp_bias"),
+            "moe": Experts("num_experts", shared=times("num_shared_experts")),
+        },
+        plan=dense_first(usual=1),
+    ),
+    "solar_open": replace(
+        DENSE_BASE,
+        mixers=full(bias="attention_bias"),
+        feed_forwards={"moe": Experts("n_routed_experts", shared=times("n_shared_experts"))},
+        plan=lambda c: (Slot("full_attention", "moe"),) * c.size("num_hidden_layers"),
+    ),
+    "flex_olmo": replace(
+        DENSE_BASE,
+        mixers=full(bias="attention_bias", output_bias="attention_bias", qk_norm="full"),
+        feed_forwards={"moe": Experts("num_experts", width="intermediate_size")},
+        plan=lambda c: (Slot("full_attention", "moe"),) * c.size("num_hidden_layers"),
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+    ),
+    "youtu": replace(
+        DEEPSEEK, feed_forwards={"dense": Mlp()}, plan=lambda c: (Slot("mla"),) * c.size("num_hidden_layers")
+    ),
+    "bailing_moe": BAILING,
+    "llada2_moe": BAILING,
 }
+FAMILIES["grinmoe"] = FAMILIES["phimoe"]
