@@ -81,7 +81,7 @@ class PlainPython(Rule):
         ):
             return
         count = job.hardware.gpus_per_node
-        if not readings or (count is not None and count < 2):
+        if not readings or (count is not None and count < 2) or _on_xla(started):
             return
         sharding = job.fsdp
         if sharding is not None and sharding.value not in (None, "none", "no_shard"):
@@ -110,3 +110,12 @@ def _plain(reading: Reading) -> bool:
         return False
     first = launch.words[0].text.rsplit("/", 1)[-1]
     return first.startswith("python") and not any(name in launch.environment for name in RANK_VARIABLES)
+
+
+def _on_xla(reading: Reading) -> bool:
+    """Whether the run is for TPUs, where one process drives several chips."""
+    launch = reading.context.get("launch")
+    if not isinstance(launch, Launch):
+        return False
+    chip = str(launch.gpu[0]) if launch.gpu is not None else ""
+    return chip.lower().startswith("tpu") or any(name.startswith(("PJRT_", "XLA_")) for name in launch.environment)
