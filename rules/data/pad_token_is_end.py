@@ -13,7 +13,7 @@ from cfglint.jobs.versions import always_at_least, always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Place, Severity, Where
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Mapping, Node, Route, Span
+from cfglint.source.node import Mapping, Node, Route, SourceFile, Span
 
 MASKS_BY_LENGTH_SINCE: Final = "0.16"
 """First TRL release whose collator masks padding by length; before, transformers' masked it by token."""
@@ -149,10 +149,8 @@ def _in_tokenizer(job: TrainingJob, reading: Reading, context: Context) -> tuple
     folder = PurePosixPath(reading.document.path).parent
     named = job.value("model_id")
     folders = {folder, folder / named} if isinstance(named, str) and named.startswith(".") else {folder}
-    for path, file in context.files.items():
-        if PurePosixPath(path).name not in TOKENIZER_FILES or PurePosixPath(path).parent not in folders:
-            continue
-        for document in file.documents:
+    for parent, file in _tokenizer_files(context):
+        for document in file.documents if parent in folders else ():
             root = document.root
             if not isinstance(root, Mapping):
                 continue
@@ -168,3 +166,12 @@ def _token(node: Node | None) -> str | None:
     """A special token: text, or a mapping that holds it as ``content``."""
     value = scalar(node.get("content")) if isinstance(node, Mapping) else scalar(node)
     return value if isinstance(value, str) else None
+
+
+def _tokenizer_files(context: Context) -> list[tuple[PurePosixPath, SourceFile]]:
+    """The run's tokenizer files with their folders, looked up once."""
+    found: list[tuple[PurePosixPath, SourceFile]] | None = context.shared.get(PadTokenIsEnd.code)
+    if found is None:
+        found = [(PurePosixPath(p).parent, f) for p, f in context.files.items() if p.endswith(TOKENIZER_FILES)]
+        context.shared[PadTokenIsEnd.code] = found
+    return found
