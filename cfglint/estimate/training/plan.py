@@ -557,7 +557,8 @@ def _ranks(read: Reader, profile: Profile) -> _Ranks:
             read.missing.append("gpus_per_node")
         elif model_ranks == 1:
             read.assumptions.append("the number of GPUs is not stated: one")
-        world = model_ranks
+        each = hardware.gpus_per_node or 0
+        world = each if each >= model_ranks and each % model_ranks == 0 else model_ranks  # one node of those not counted
     elif hardware.count_origin is not None:
         read.note("world_size", world, hardware.count_origin.describe())
     if world % model_ranks:
