@@ -353,3 +353,16 @@ def test_two_batches_are_in_flight_since_0_26() -> None:
     counted = [serving_of(framework_version=v, **facts).max_concurrency for v in ("0.29.0", "0.25.1")]
     assert counted[0] == pytest.approx(275.45, rel=0.01)
     assert counted[1] is not None and counted[0] is not None and counted[1] > 1.3 * counted[0]
+
+
+def test_the_second_runner_profiles_no_sampling_parameters() -> None:
+    """Qwen3-0.6B on an H100, 1,024 requests: 73.53 GiB of cache at 0.95, and then no room for 594 MiB of fp32 logits."""
+    facts = {"model": "Qwen/Qwen3-0.6B", "gpu": "H100 80GB", "max_model_len": 16384, "gpu_memory_utilization": 0.95}
+    estimate = estimate_serving(job_of(framework="vllm", framework_version="0.28.0", **facts))
+    assert estimate.serving is not None and estimate.serving.kv_cache is not None and estimate.memory.used is not None
+    assert estimate.serving.kv_cache.expected / GIB == pytest.approx(73.53, rel=0.003)
+    # The copy and its kernels stand beside what was requested.
+    later = estimate_serving(job_of(framework="vllm", framework_version="0.33.0", **facts))
+    assert later.memory.used is not None and later.serving is not None and later.serving.kv_cache is not None
+    assert estimate.memory.used.expected > later.memory.used.expected
+    assert later.serving.kv_cache.expected < estimate.serving.kv_cache.expected - 1.5 * GIB

@@ -580,12 +580,13 @@ class _Vllm:
         peak_bytes = tight.peak.bytes
         # After capture the sampler's warm-up needs the profiled peak again: graphs come on top of what was requested.
         holes = self._holes(tight.weights)
+        warming = self._beyond_the_profile(settings, tight.peak)
         # Graphs were measured on Hopper; on other devices the least that they may take is counted against a start.
         counted = outside.expected if self._hopper() else outside.low
         used = Interval(
             context.low + requested.low,
-            context.expected + requested.expected + counted + holes.expected,
-            context.high + requested.high + outside.high + holes.high,
+            context.expected + requested.expected + counted + holes.expected + warming,
+            context.high + requested.high + outside.high + holes.high + warming,
         )
         if s.positive("kv_cache_memory_bytes") or s.positive("num_gpu_blocks_override"):
             held = (
@@ -622,6 +623,15 @@ class _Vllm:
             parallel = (constants["all"] + (constants["experts"] if self.arch.moe else 0.0)) * GIB
         expected = parallel if self._hopper() else constants["elsewhere"] * parallel
         return Interval(CONTEXT_LOW, CONTEXT + expected, CONTEXT_HIGH + parallel)
+
+    def _beyond_the_profile(self, settings: VllmSettings, peak: ProfiledPeak) -> float:
+        """What the second runner's warm-up of the sampler needs beyond the profiled peak, which saw no parameters."""
+        law = self._sampler()
+        if self.runner != "V2" or law["kernel"] != "none" or self._pools():
+            return 0.0
+        entries = settings.max_num_seqs * self.arch.vocab_size / (self.sharding.tensor if law.get("split") else 1)
+        kernel: float = self.laws.newest_value("sampler_v2")["bytes"]
+        return max(0.0, entries * (self.element + kernel) - peak.bytes)
 
     def _hopper(self) -> bool:
         capability = self.gpu.compute_capability if self.gpu else None
