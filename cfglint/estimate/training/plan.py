@@ -558,7 +558,8 @@ def _ranks(read: Reader, profile: Profile) -> _Ranks:
         elif model_ranks == 1:
             read.assumptions.append("the number of GPUs is not stated: one")
         each = hardware.gpus_per_node or 0
-        world = each if each >= model_ranks and each % model_ranks == 0 else model_ranks  # one node of those not counted
+        # of nodes that are not counted, one
+        world = each if each >= model_ranks and each % model_ranks == 0 else model_ranks
     elif hardware.count_origin is not None:
         read.note("world_size", world, hardware.count_origin.describe())
     if world % model_ranks:
