@@ -80,8 +80,33 @@ def read_nemo2(started: Program, launch: Launch) -> Iterator[Reading]:
     yield reading
 
 
+_BRIDGE_TOOL: Final = re.compile(
+    r"hf_to_megatron_generate_\w+\.py|hf_megatron_roundtrip\w*\.py|convert_checkpoints\w*\.py|convert\.sh"
+)
+"""Converting and generating (``examples/conversion``, ``scripts/conversion``): no training."""
+
+
+def _read_tool(started: Program, launch: Launch) -> Iterator[Reading]:
+    flags = read_flags(started.arguments)
+    names = {name.replace("hf_model_id", "hf_model").replace("hf_model_path", "hf_model") for name in flags.mapping.index}
+    if "hf_model" not in names:
+        return
+    words = [started.word, *started.arguments]
+    flags.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
+    reading = _begin(launch, flags.mapping, basename(started.word.text), layout="megatron-bridge")
+    reading.role = "part"
+    reading.context["trains"] = False
+    facts = ResolvingReader(reading)
+    for fact, key in (("tensor_parallel_size", "tp"), ("pipeline_parallel_size", "pp"), ("expert_parallel_size", "ep")):
+        facts.integer(fact, key, low=1)
+    yield reading
+
+
 def read_bridge_command(started: Program, launch: Launch) -> Iterator[Reading]:
-    """``run_recipe.py --recipe NAME a.b=c`` and the recipes' own scripts with overrides."""
+    """``run_recipe.py --recipe NAME a.b=c``, the recipes' own scripts with overrides, and the tools beside them."""
+    if _BRIDGE_TOOL.fullmatch(basename(started.word.text)):
+        yield from _read_tool(started, launch)
+        return
     if not started.script:
         return
     overrides = [

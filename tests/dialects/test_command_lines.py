@@ -170,3 +170,14 @@ def test_a_manifest_in_a_heredoc_is_read_at_its_place() -> None:
     place = served.origin("max_model_len")
     assert MANIFEST[place.value_span.start : place.value_span.end] == '"8192"'
     assert place.position.line == 13
+
+
+def test_megatron_bridges_tools_are_its_own_and_train_nothing() -> None:
+    for text in (
+        "python examples/conversion/hf_to_megatron_generate_text.py --hf_model_path o/m --tp 2 --ep 8\n",
+        "torchrun --nproc_per_node 8 hf_megatron_roundtrip_multi_gpu.py --hf-model-id o/m --tp 2\n",
+        '"$ROOT/scripts/conversion/convert.sh" roundtrip --hf-model o/m --tp 2 --pp 2\n',
+    ):
+        found = readings_of(text)["nemo"]
+        assert (found.role, found.context["trains"], found.facts.value("tensor_parallel_size")) == ("part", False, 2)
+    assert readings_of("./convert.sh --input a --output b\n") == {}
