@@ -66,8 +66,9 @@ class Profile:
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
     image_tokens: Mapping[str, int] = field(default_factory=dict)
     """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
-    compiles_tables: bool = False
-    """Whether compiling benchmarks the kernel that reads the embedding with a table of the same size."""
+    compiles_tables: str = "no"
+    """Whether compiling benchmarks the kernel that reads the embedding with a table of the same size: ``yes``,
+    ``perhaps`` or ``no``."""
 
 
 def mlp_width(arch: Architecture, layer: Layer, tp: int) -> float:
@@ -242,8 +243,12 @@ def profiled_peak(
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)
     sampling = max(0.0, max(candidates)[0] - others)
     least = max(low, others) if low else max(candidates)[0]
-    if stage == 0 and profile.compiles_tables:
+    if stage == 0 and profile.compiles_tables != "no":
         table = embedding_bytes(arch, profile, tp) + profile.workspace_bytes + kept
-        candidates.append((table, f"a table of {arch.vocab_size} embeddings, while the graph is compiled", "compile"))
+        high = max(high, table)
+        if profile.compiles_tables == "yes":
+            candidates.append(
+                (table, f"a table of {arch.vocab_size} embeddings, while the graph is compiled", "compile")
+            )
     size, text, driver = max(candidates)
     return ProfiledPeak(size, least, max(high, size), text, driver, sampling, profile.workspace_bytes + kept)

@@ -414,7 +414,7 @@ class _Vllm:
             images=images,
             image_tokens=bounds,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
-            compiles_tables=bool(self.laws.value("compile_benchmarks", self.version)) and not settings.eager,
+            compiles_tables="no" if settings.eager else str(self.laws.value("compile_benchmarks", self.version)),
         )
 
     def _workspace_mib(self) -> float:
@@ -531,13 +531,14 @@ class _Vllm:
             graphs = self._graphs(settings, len(self.sharding.stages[index]))
             estimated = self._estimated_graphs(settings, len(self.sharding.stages[index]))
             taken = resident + activation + non_torch
-            if index == 0 and profile.compiles_tables and (unsure or self.laws.value("pinned_fragments", self.version)):
+            if (
+                index == 0
+                and profile.compiles_tables == "yes"
+                and (unsure or self.laws.value("pinned_fragments", self.version))
+            ):
                 taken = taken + Interval(0.0, 0.0, embedding_bytes(self.arch, profile, self.sharding.tensor))
             if inside:
                 taken = taken + estimated
-            elif self.runner == "V2" and not settings.eager:
-                # Whether a release estimates the second runner's graphs is known from few logs.
-                taken = taken + Interval(0.0, 0.0, graphs.expected)
             cache = Interval(
                 requested.low - taken.high, requested.expected - taken.expected, requested.high + more - taken.low
             )
