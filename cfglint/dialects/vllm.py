@@ -288,7 +288,7 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
             return started.arguments, False
         if started.script and started.name.endswith(("vllm/entrypoints/openai/api_server.py",)):
             return started.arguments, False
-        if started.script and SERVER_SCRIPT.match(basename(started.name)) and speaks_vllm(started.arguments, own=True):
+        if started.script and SERVER_SCRIPT.match(basename(started.name)) and speaks_vllm(started.arguments, least=1):
             return started.arguments, False
     image = basename(launch.image.text.split("@")[0]).split(":")[0] if launch.image else ""
     own = words and (started is None or words[0].text.startswith("-") or "/" in words[0].text)
@@ -297,8 +297,11 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
         return words, not words[0].text.startswith("-")
     if image in IMAGES and words and words[0].text == "serve":
         return words[1:], True
-    if launch.container is not None and words and words[0].text.startswith("-") and speaks_vllm(words):
+    options = bool(words) and words[0].text.startswith("-")
+    if options and launch.container is not None and speaks_vllm(words):
         return words, False
+    if options and "docker" in launch.context and "vllm" in image and speaks_vllm(words, least=0):
+        return words, False  # others' builds: ghcr.io/sasha0552/vllm
     return None
 
 
@@ -321,13 +324,15 @@ SERVER_SCRIPT = re.compile(r"(\w*_)?(api_)?serve(r)?(_\w*)?\.py$")
 """Scripts of users that put vLLM's arguments around its engine, as its own ``api_server.py`` does."""
 
 
-def speaks_vllm(words: list[Word], *, own: bool = False) -> bool:
+def speaks_vllm(words: list[Word], *, least: int = 2) -> bool:
     """Whether arguments alone, of an image of another name or a patch, are a vLLM server's: a model or two of the
-    arguments that servers of its kind alone have, and none that vLLM does not have. With ``own``, of a script that says
-    by its name that it serves, one of them is enough."""
+    arguments that servers of its kind alone have, and none that vLLM does not have. Of a script that says by its name that
+    it serves one of them is enough, of an image that has vLLM in its name the model."""
     names = {canonical(w.text.partition("=")[0])[0] for w in words if w.text.startswith("--")}
     hits = len(names & UNMISTAKABLE)
-    return hits + ("model" in names) >= (1 if own else 2) and hits >= 1 and names <= _known_arguments()
+    if hits + ("model" in names) < max(least, 1) or hits < min(least, 1):
+        return False
+    return names <= _known_arguments()
 
 
 @lru_cache(maxsize=1)

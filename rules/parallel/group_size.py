@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.jobs.facts import Fact
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.dimensions import dimensions
-from ..serving.server import called, checkpoint_method, engine, number, runs
+from ..serving.dimensions import Dimensions, dimensions
+from ..serving.server import before, called, checkpoint_method, engine, number, runs, stated
 
 USUAL_GROUP = 128
 """Group size of nearly all AWQ and GPTQ checkpoints, taken where only the name says what the checkpoint is."""
+SMALLEST = 32
+"""MoeWNA16 halves the group until it fits, and asserts that it is no smaller (0.8.5 to 0.33.0)."""
+FALLBACK_WORKS = "0.10.2"
+"""0.9.1 still failed in the kernel (issue 17604)."""
 
 
 class GroupsNotDivisible(Rule):
@@ -24,7 +29,8 @@ class GroupsNotDivisible(Rule):
 
     How sure: width and group size come from the checkpoint's config: an error. Where the config is not at hand and the name
     alone says AWQ or GPTQ, the original model's width and a group of 128 are taken: a warning (some checkpoints pad the
-    width, as later Qwen2-72B ones do). GPTQ with ``desc_act`` is left alone.
+    width, as later Qwen2-72B ones do). GPTQ with ``desc_act`` is left alone. Experts are never an error: vLLM then takes slower
+    kernels, which halve the group down to 32 and refuse less; 0.8 and 0.9 ended with "size_k must divisible by BLOCK_SIZE_K".
     """
 
     code = "PAR105"
@@ -35,6 +41,7 @@ class GroupsNotDivisible(Rule):
     evidence = (
         "https://github.com/vllm-project/vllm/issues/5675",
         "https://github.com/QwenLM/Qwen3/issues/698",
+        "https://github.com/vllm-project/vllm/issues/17604",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/auto_awq.py",
     )
     catalogue = ("quant-group-tp-alignment",)
@@ -72,6 +79,7 @@ class GroupsNotDivisible(Rule):
         widths = sizes.widths
         width = next((w for w in widths if (w / asked.value) % group), None)
         if width is None:
+            yield from self._experts(job, asked, sizes, method, group)
             return
         sure = sure and engine(job) == "vllm"  # SGLang's Marlin path pads some shapes
         fitting = next(
@@ -86,6 +94,27 @@ class GroupsNotDivisible(Rule):
             help=f"{called(job, 'tensor_parallel_size')}: {fitting}, with pipeline_parallel_size for the rest, or a checkpoint with a padded width",
             severity="error" if sure else "warning",
             confidence="high" if sure else "medium",
+            data={"width": width, "group": group, "tensor_parallel_size": asked.value},
+            job=job,
+        )
+
+    def _experts(
+        self, job: ServingJob, asked: Fact[int], sizes: Dimensions, method: str, group: int
+    ) -> Iterator[Finding]:
+        width = sizes.expert_width
+        share = width / asked.value
+        if not width or share % group == 0 or engine(job) != "vllm" or stated(job, "enable_expert_parallel"):
+            return
+        refused = bool(share % SMALLEST)
+        earlier = before(job, FALLBACK_WORKS)
+        yield self.finding(
+            f"the experts' intermediate size of {width} over {called(job, 'tensor_parallel_size')} {asked.value} gives {share:g}, not a multiple of the {method.upper()} group {group}: "
+            + ("no kernel takes it" if refused else "the Marlin kernels for experts are not used"),
+            asked,
+            (job.model_id, f"{method.upper()}, groups of {group}"),
+            help="enable_expert_parallel keeps experts whole, or a smaller tensor_parallel_size",
+            severity="warning" if refused or earlier else "info",
+            confidence="medium",
             data={"width": width, "group": group, "tensor_parallel_size": asked.value},
             job=job,
         )

@@ -56,7 +56,7 @@ class DeprecatedArgument(Rule):
         for reading in readings(job):
             if reading.context.get("program") == "vllm" and not _before_dashes(job):
                 entry = reading.entry("model")
-                if entry is not None and entry.key.raw.startswith("--"):
+                if entry is not None and entry.key.raw == "--model":
                     yield self.finding(
                         "vllm serve takes the model as its first word; --model is deprecated",
                         reading.origin("model"),

@@ -80,7 +80,7 @@ class NoModelGiven(Rule):
         started = program(launch.words)
         if started is not None and started.module and started.name == MODULE:
             starts = f"{MODULE} takes"
-        elif _own_entrypoint(launch) and before(job, SERVE_IMAGE):
+        elif _own_entrypoint(launch) and before(job, SERVE_IMAGE) and not _repeats(launch):
             starts = "this image starts the api_server module, which takes"
         else:
             starts = ""
@@ -120,3 +120,8 @@ def _own_entrypoint(launch: Launch) -> bool:
     if container is None or "extends" in container:
         return False
     return ("entrypoint" if launch.carrier == "compose" else "command") not in container
+
+
+def _repeats(launch: Launch) -> bool:
+    """Whether the words begin with a program, which is repeated-entrypoint's finding."""
+    return bool(launch.words) and not launch.words[0].text.startswith("-") and "/" not in launch.words[0].text

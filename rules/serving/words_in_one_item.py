@@ -84,7 +84,7 @@ class WordsInOneItem(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or launch.carrier not in ("kubernetes", "compose") or not runs(job):
+        if launch is None or launch.carrier not in ("kubernetes", "compose", "helm") or not runs(job):
             return
         joined = [w for w in launch.words if JOINED.fullmatch(w.text) and "=" not in w.text.split()[0]]
         if not joined:
