@@ -349,14 +349,14 @@ class _Vllm:
         """What the engine itself estimates before capture, and takes from the cache."""
         if settings.eager:
             return Interval.exactly(0.0)
-        size = self._graph_bytes(settings, layers, self.laws.oldest_value("graph_per_layer"))
+        size = self._graph_bytes(settings, layers, self.laws.value("estimated_graph_per_layer", self.version))
         return Interval(size * ESTIMATE_LOW, size, size * ESTIMATE_HIGH)
 
     def _graph_bytes(self, settings: VllmSettings, layers: int, law: Mapping[str, float]) -> float:
         captures, largest = self._captures(settings)
-        per_layer, experts = law["layer"], self.laws.constant("graph_gib")
+        per_layer = law["layer"]
         if self.arch.moe:
-            per_layer += experts["per_layer_mxfp4_experts" if self._mxfp4() else "per_layer_experts"]
+            per_layer += law["mxfp4_experts" if self._mxfp4() else "experts"]
         # FlashAttention 3 alone keeps its splits between captures; elsewhere version 2 or Triton runs.
         per_head = law["head"] if self._hopper() or self.gpu is None else 0.0
         return graph_bytes(self.arch, layers, self.sharding.tensor, per_layer, per_head, captures, largest)
