@@ -248,7 +248,8 @@ def _batch(fit: Fit) -> Iterator[str]:
         return
     steps = kept.gradient_accumulation_steps
     text = f"{kept.micro_batch_size} × {steps} accumulation step{'s' if steps != 1 else ''}"
-    text += f" = {kept.sequences:,} sequences per GPU and step, as now"
+    text += f" = {kept.sequences:,} sequence{'s' if kept.sequences != 1 else ''}"
+    text += " per GPU and step, as now"
     if kept.remainder is not None:
         largest = min(fit.micro_batch.fits or fit.micro_batch.expected, kept.sequences)
         text += f"; {largest} does not divide them: {kept.remainder // largest} steps would make {kept.remainder:,}"

@@ -58,6 +58,25 @@ HF = {
     "max_seq_length": 4096, "optim": "adamw_torch", "learning_rate": 2.0e-5, "output_dir": "out", "num_train_epochs": 1,
     "torch_dtype": "bfloat16", "save_strategy": "epoch",
 }  # fmt: skip
+GRPO = {
+    "model_name_or_path": "./model", "torch_dtype": "bfloat16", "bf16": True, "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2, "max_prompt_length": 1024, "max_completion_length": 1024, "num_generations": 8,
+    "gradient_checkpointing": True, "optim": "adamw_8bit", "attn_implementation": "flash_attention_2",
+    "dataset_name": "our/data", "use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.6,
+}  # fmt: skip
+VERL = {
+    "algorithm": {"adv_estimator": "grpo"},
+    "data": {"train_files": "a.parquet", "max_prompt_length": 1024, "max_response_length": 1024, "train_batch_size": 64},
+    "actor_rollout_ref": {
+        "model": {"path": "./model", "enable_gradient_checkpointing": True},
+        "actor": {
+            "strategy": "fsdp", "ppo_mini_batch_size": 64, "ppo_micro_batch_size_per_gpu": 4,
+            "fsdp_config": {"param_offload": False, "optimizer_offload": False},
+        },
+        "rollout": {"name": "vllm", "n": 8, "gpu_memory_utilization": 0.9, "free_cache_engine": True},
+    },
+    "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "total_epochs": 1},
+}  # fmt: skip
 DEEPSPEED = {
     "zero_optimization": {"stage": 1}, "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": "auto",
     "gradient_accumulation_steps": "auto",
@@ -141,6 +160,27 @@ def test_the_keys_say_the_change(name: str, gpu: str) -> None:
         assert used.expected == pytest.approx(promised.expected, rel=0.02), change.settings_words()
         seen += 1
     assert seen >= 4
+
+
+@pytest.mark.parametrize(("files", "gpu", "keys"), [
+    ({"ppo.yaml": VERL}, "H100-SXM", {
+        "actor_rollout_ref.rollout.gpu_memory_utilization", "actor_rollout_ref.actor.fsdp_config.param_offload",
+    }),
+    ({"grpo.yaml": GRPO}, "H100-SXM", {"vllm_gpu_memory_utilization", "vllm_enable_sleep_mode"}),
+])  # fmt: skip
+def test_the_keys_of_a_rollout_engine_say_the_change(
+    files: dict[str, dict[str, Any]], gpu: str, keys: set[str]
+) -> None:
+    job = job_of(files, gpu)
+    assert estimate(job).memory.verdict not in ("fits", "tight")
+    seen: set[str] = set()
+    for change in fit(job).changes:
+        other = job_of(written(files, change.settings), gpu)
+        used, promised = estimate(other).memory.used, change.used
+        assert used is not None and promised is not None
+        assert used.expected == pytest.approx(promised.expected, rel=0.02), change.settings_words()
+        seen |= {setting.key for setting in change.settings}
+    assert keys <= seen
 
 
 @pytest.mark.parametrize("name", ["trl", "axolotl-lora", "llamafactory", "hf + deepspeed"])

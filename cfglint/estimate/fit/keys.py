@@ -4,7 +4,7 @@
 the dialect's settings begin. A fact that is missing here cannot be changed in that framework, as far as is known.
 
 Names: those the dialects of :mod:`cfglint.dialects` read, and for the others torchtune recipes/configs (0.6), torchtitan
-config/job_config.py, litgpt/finetune (0.5), ms-swift/llm/argument (3.x), Megatron-LM training/arguments.py (core 0.1x);
+config/job_config.py, litgpt/finetune (0.5), verl/trainer/config (0.6), ms-swift/llm/argument (3.x), Megatron-LM training/arguments.py (core 0.1x);
 for servers vllm/engine/arg_utils.py, sglang/srt/server_args.py, text-generation-launcher --help, lmdeploy/cli/utils.py,
 llama.cpp common/arg.cpp.
 """
@@ -48,6 +48,19 @@ KEYS: Final[Mapping[str, Table]] = {
         "lora_rank": "lora_r",
         "quantization=nf4": {"load_in_4bit": True},
         "method=lora": {"use_peft": True, "lora_r": 16, "lora_target_modules": "all-linear"},
+        "rollout_gpu_memory_utilization": "vllm_gpu_memory_utilization",
+        "rollout_sleeps=True": {"vllm_enable_sleep_mode": True},
+    },
+    "verl": {
+        "micro_batch_size": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+        "gradient_checkpointing=full": {"actor_rollout_ref.model.enable_gradient_checkpointing": True},
+        "loss_kernel=fused_linear": {"actor_rollout_ref.model.use_fused_kernels": True},
+        "rollout_gpu_memory_utilization": "actor_rollout_ref.rollout.gpu_memory_utilization",
+        "rollout_sleeps=True": {"actor_rollout_ref.rollout.free_cache_engine": True},
+        "trainer_sleeps=True": {
+            "actor_rollout_ref.actor.fsdp_config.param_offload": True,
+            "actor_rollout_ref.actor.fsdp_config.optimizer_offload": True,
+        },
     },
     "axolotl": {
         "micro_batch_size": "micro_batch_size",
@@ -170,6 +183,9 @@ FRAMEWORKS: Final[Mapping[str, str]] = {
     "unsloth": "trl", "nemo": "megatron",
 }  # fmt: skip
 """Framework to the table that says what it can do, where the names differ."""
+
+HYDRA: Final = frozenset({"verl"})
+"""Dialects whose command lines take ``key=value``, without dashes."""
 
 SHARDING_FACTS: Final = frozenset({"zero_stage", "offload_optimizer", "offload_parameters", "fsdp", "fsdp_offload"})
 """Facts whose keys stand with the engine (DeepSpeed, Accelerate) where a job has such a file."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cfglint.estimate.fit.settings import accumulation_follows, states_facts
 from cfglint.estimate.training.plan import RL_METHODS, Plan
+from cfglint.estimate.training.rollout import rollout_of
 from cfglint.estimate.training.states import optimizer_kind
 from cfglint.jobs.defaults import in_force
 from cfglint.jobs.job import TrainingJob
@@ -31,6 +32,12 @@ SHORTEST_SEQUENCE: Final = 512
 SMALLEST_RANK: Final = 8
 USUAL_RANK: Final = 16
 """Rank of a LoRA proposed instead of training all weights (TRL's default)."""
+
+SHARE_STEP: Final = 0.1
+"""Steps in which a smaller share of the rollout engine is proposed."""
+LEAST_CACHE: Final = 0.25
+"""KV cache and graphs that a proposed share leaves at least, relative to the engine's weights on one device."""
+BYTES_OF_16_BIT: Final = 2
 
 NESTED_NF4: Final = frozenset({"axolotl", "llamafactory"})
 """Frameworks whose 4-bit switch means NF4 with double quantization."""
@@ -65,6 +72,8 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
     """Every knob that is not already at its end."""
     made = (
         Knob("optimizer kernel", tuple(_optimizer_kernel(plan))),
+        Knob("rollout engine", tuple(_rollout(job, plan))),
+        Knob("trainer asleep", tuple(_trainer_sleeps(job, plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
         Knob("batch", tuple(_micro_batches(job, plan))),
@@ -120,6 +129,37 @@ def _fsdp_version(job: TrainingJob) -> int:
     if job.reading("axolotl", "torchtitan"):
         return 2
     return 2 if in_force(">=5.10", job.versions.get("transformers")) else 1
+
+
+def _rollout(job: TrainingJob, plan: Plan) -> Iterator[Option]:
+    """The engine beside the trainer: asleep during updates, and with a smaller share while its weights still fit in."""
+    rollout = rollout_of(job) if plan.objective in RL_METHODS else None
+    if rollout is None:
+        return
+    asleep = {} if rollout.sleeps else {"rollout_sleeps": True}
+    if asleep:
+        cost = "the engine frees and refills the device in every step"
+        yield Option("the rollout engine asleep during updates", asleep, cost=cost, rank=1)
+    parameters = plan.architecture.total_parameters if plan.architecture else None
+    if not parameters:
+        return
+    least = parameters * BYTES_OF_16_BIT * (1 + LEAST_CACHE)
+    usable = min((accelerator.usable_bytes for accelerator in job.hardware.candidates), default=0)
+    share = round(rollout.share - SHARE_STEP, 2)
+    while share * usable > least:
+        words = f"{share:g} of the device for the rollout engine"
+        facts = {"rollout_gpu_memory_utilization": share, **asleep}
+        words += ", asleep during updates" if asleep else ""
+        yield Option(words, facts, cost="a smaller cache: fewer sequences are generated at once", rank=1.5)
+        share = round(share - SHARE_STEP, 2)
+
+
+def _trainer_sleeps(job: TrainingJob, plan: Plan) -> Iterator[Option]:
+    """Parameters and states on the host while the engine generates (verl ``fsdp_config.param_offload``)."""
+    rollout = rollout_of(job) if plan.objective in RL_METHODS else None
+    if rollout is not None and rollout.sleeps and not rollout.trainer_sleeps:
+        words = "the trainer's parameters and states on the host while the engine generates"
+        yield Option(words, {"trainer_sleeps": True}, cost="they travel over PCIe in every step", rank=1.2)
 
 
 def _optimizer_kernel(plan: Plan) -> Iterator[Option]:

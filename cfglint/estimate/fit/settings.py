@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cfglint.estimate.fit.keys import FRAMEWORKS, KEYS, SHARDING_FACTS
+from cfglint.estimate.fit.keys import FRAMEWORKS, HYDRA, KEYS, SHARDING_FACTS
 from cfglint.estimate.fit.result import Setting
 from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, FileOrigin, Reading
 from cfglint.jobs.job import Job
@@ -155,6 +155,4 @@ def _as_written(reading: Reading, origin: FileOrigin, key: str) -> str:
 
 
 def _flag(reading: Reading, key: str) -> str:
-    if not is_command(reading):
-        return key
-    return f"--{key}"
+    return f"--{key}" if is_command(reading) and reading.dialect not in HYDRA else key
