@@ -299,7 +299,7 @@ def test_kept_workspaces_are_consumed_memory_since_0_27() -> None:
     assert old.activation_peak is not None and new.activation_peak is not None and new.kv_cache is not None
     # 8,192 tokens x 8 experts x two rows of 4,096 in 16 bits
     assert old.activation_peak - new.activation_peak > 0.6 * GIB
-    assert new.activation_peak / GIB == pytest.approx(0.76, rel=0.15)
+    assert new.activation_peak / GIB == pytest.approx(0.76, rel=0.25)
     assert new.kv_cache.expected / GIB == pytest.approx(27.85, rel=0.01)
 
 
