@@ -248,14 +248,33 @@ def _read_nemo1(reading: Reading, *, command: bool = False) -> None:
         or model.given("restore_from_path")
         or model.given("data")
         or facts.mapping("model", "data") is not None
+        or _aligned(facts) is not None
     ):
-        _state_nemo1_method(model)
+        _state_nemo1_method(facts)
     if not model.given("restore_from_path"):
         megatron_core.state_dimensions(model)
 
 
-def _state_nemo1_method(model: ResolvingReader) -> None:
+_ALIGNER: Final = {"dpo": "dpo", "kto": "kto", "spin": "dpo", "ppo": "ppo", "reinforce": "ppo", "rm": "reward"}
+"""Sections of NeMo-Aligner's configs below ``trainer`` or ``model``, with the method whose models they hold in memory."""
+
+
+def _aligned(facts: ResolvingReader) -> tuple[str, str] | None:
+    """The section of NeMo-Aligner that a config or its overrides have: ``("model", "dpo")``."""
+    places = ((part, key) for key in _ALIGNER for part in ("trainer", "model"))
+    return next((place for place in places if facts.mapping(*place) is not None), None)
+
+
+def _state_nemo1_method(facts: ResolvingReader) -> None:
+    model = facts.under("model")
     scheme = text(model.value("peft", "peft_scheme"))
+    section = _aligned(facts)
+    if section is not None:
+        tuned = scheme in ("lora", "canonical_lora", "qlora", "mcore_lora")
+        facts.state("method", f"{_ALIGNER[section[1]]}+lora" if tuned else _ALIGNER[section[1]], *section)
+        if tuned:
+            megatron_core.state_lora(model.under("peft", "lora_tuning"))
+        return
     if scheme in ("lora", "canonical_lora", "qlora", "mcore_lora"):
         model.state("method", "qlora" if scheme == "qlora" else "lora", "peft", "peft_scheme")
         lora = model.under("peft", "lora_tuning")

@@ -181,3 +181,15 @@ def test_megatron_bridges_tools_are_its_own_and_train_nothing() -> None:
         found = readings_of(text)["nemo"]
         assert (found.role, found.context["trains"], found.facts.value("tensor_parallel_size")) == ("part", False, 2)
     assert readings_of("./convert.sh --input a --output b\n") == {}
+
+
+def test_nemo_aligners_sections_say_the_method() -> None:
+    shared = "trainer.devices=8 trainer.num_nodes=1 model.micro_batch_size=1 model.tensor_model_parallel_size=2"
+    for more, method in (
+        ("model.dpo.ref_policy_kl_penalty=0.2 pretrained_checkpoint.restore_from_path=a.nemo", "dpo"),
+        ("trainer.ppo.max_epochs=1 pretrained_checkpoint.restore_from_path=a.nemo", "ppo"),
+        ("trainer.rm.max_epochs=1 model.data.data_prefix=[a]", "reward"),
+        ("model.data.data_prefix=[a]", "pretrain"),
+    ):
+        found = readings_of(f"python train_gpt.py --config-path=conf --config-name=c {shared} {more}\n")["nemo"]
+        assert found.facts.value("method") == method, more
