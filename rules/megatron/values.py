@@ -27,8 +27,9 @@ class MegatronValues(Rule):
     that is 0, a retained interval that is no multiple of it, a hidden size that is no multiple of the heads, and
     `--batch-size`, `--warmup`, `--model-parallel-size` or `--checkpoint-activations`, which are long replaced.
 
-    How sure: the checks of Megatron-LM's training/arguments.py. Replaced arguments are a warning, since a script does not say
-    which release it runs; forks that never took the renaming over (Megatron-DeepSpeed) are left out.
+    How sure: the checks of Megatron-LM's training/arguments.py; a missing interval is reported where `--micro-batch-size` is
+    stated, since releases before that argument had a default. Replaced arguments are information, since a script does not
+    say which release it runs; forks that never took the renaming over (Megatron-DeepSpeed) are left out.
     """
 
     code = "MEG004"
@@ -89,7 +90,7 @@ class MegatronValues(Rule):
                     f"Megatron-LM no longer takes {option(key)}, and stops",
                     found.origin(key),
                     help=f"use {instead}",
-                    severity="warning",  # a script does not say which release it runs, and those of old took it
+                    severity="info",  # a script does not say which release it runs, and those of old took it
                     confidence="medium",
                     job=job,
                 )
@@ -118,7 +119,9 @@ class MegatronValues(Rule):
         if not found.given("save"):
             return
         interval, kept = found.integer("save_interval"), found.integer("save_retain_interval")
-        if (found.whole and not found.given("save_interval")) or interval == 0:
+        # scripts of the time before --micro-batch-size ran with a default of 5000
+        missing = found.whole and not found.given("save_interval") and found.given("micro_batch_size")
+        if missing or interval == 0:
             yield self.finding(
                 "--save without a --save-interval",
                 found.origin("save_interval") if interval == 0 else found.origin("save"),

@@ -22,6 +22,8 @@ class _Fault(NamedTuple):
     key: Route
     help: str
     others: tuple[tuple[Route, str], ...]
+    gpus: int | None = None
+    """The number of GPUs it rests on."""
 
 
 class VerlBatch(Rule):
@@ -33,8 +35,9 @@ class VerlBatch(Rule):
     or no multiple of ``ppo_micro_batch_size_per_gpu``.
 
     How sure: checks of verl 0.9. Reported where the numbers stand in one file or command; where the file builds on others
-    (``defaults``) they may switch dynamic batches on, so it is a warning there. A batch of 0, as asynchronous recipes have
-    it, is left alone.
+    (``defaults``) they may switch dynamic batches on, so it is a warning there, as it is where the number of GPUs is verl's
+    default. A recipe's own trainer (``recipe.….main_ppo``) may batch in its own way and is left alone, and so is a batch of
+    0, as asynchronous recipes have it.
     """
 
     code = "RLH013"
@@ -134,20 +137,24 @@ class VerlBatch(Rule):
         dynamic = reading.value(*_ACTOR, "use_dynamic_bsz")
         if reading.dialect != "verl" or (dynamic is not None and boolean(dynamic) is not False):
             return
+        if str(reading.context.get("program", "")).removeprefix("./").startswith("recipe"):
+            return
         job = next(iter(context.jobs_of(reading)), None)
         batch, mini = integer(reading.value("data", "train_batch_size")), self._actor(reading, "ppo_mini_batch_size")
         if batch is None or batch < 1:
             return
         alone = dynamic is not None or reading.at("defaults") is None
+        counted = any(reading.at("trainer", key) is not None for key in ("n_gpus_per_node", "nnodes"))
         found = list(self._faults(reading, batch, mini, self._gpus(reading, job)))
         for fault in found[:1]:  # the first check that fails ends the run
+            sure = alone and (counted or fault.gpus is None)
             yield self.finding(
                 fault.message,
                 reading.origin(*fault.key),
                 *((reading.origin(*other), label) for other, label in fault.others if reading.at(*other) is not None),
                 help=fault.help,
-                severity="error" if alone else "warning",
-                confidence="high" if alone else "medium",
+                severity="error" if sure else "warning",
+                confidence="high" if sure else "medium",
                 job=job,
             )
 
@@ -173,6 +180,7 @@ class VerlBatch(Rule):
                 ("data", "train_batch_size"),
                 f"train_batch_size: {_next(batch, samples, gpus)} is the next that does",
                 ((_SAMPLES, "samples per prompt"), (("trainer", "n_gpus_per_node"), "GPUs per node")),
+                gpus,
             )
         if mini is None or mini < 1:
             return
@@ -193,6 +201,7 @@ class VerlBatch(Rule):
                 (*_ACTOR, "ppo_mini_batch_size"),
                 f"ppo_mini_batch_size: {-(-ranks // (samples or 1))} or more",
                 ((("trainer", "n_gpus_per_node"), "GPUs per node"),),
+                gpus,
             )
         elif per_gpu is not None and per_gpu > 0 and share % per_gpu:
             yield _Fault(
@@ -200,6 +209,7 @@ class VerlBatch(Rule):
                 (*_ACTOR, "ppo_micro_batch_size_per_gpu"),
                 f"ppo_micro_batch_size_per_gpu: {max(n for n in range(1, per_gpu + 1) if share % n == 0)}",
                 (((*_ACTOR, "ppo_mini_batch_size"), f"{mini} × {samples or 1} over {ranks} ranks"),),
+                gpus,
             )
 
     def _gpus(self, reading: Reading, job: Job | None) -> int | None:

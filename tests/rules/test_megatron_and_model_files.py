@@ -75,3 +75,28 @@ def test_a_nested_text_model_is_looked_at() -> None:
     config = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {**CONFIG, "num_key_value_heads": 5}}  # fmt: skip
     (finding,) = found({"config.json": json.dumps(config)}, "MDL001")
     assert finding.primary is not None and "text_config" in finding.primary.route
+
+
+def test_scripts_of_the_time_before_micro_batches() -> None:
+    old = "python pretrain_gpt2.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --batch-size 8 --save out --warmup .01 --fp16\n"
+    assert [(f.severity, f.message) for f in found({"run.sh": old}, "MEG004")] == [
+        ("info", "Megatron-LM no longer takes --batch-size, and stops"),
+        ("info", "Megatron-LM no longer takes --warmup, and stops"),
+    ]
+    (finding,) = megatron("MEG004", more="--save out")
+    assert (finding.severity, finding.message) == ("error", "--save without a --save-interval")
+
+
+VERL = """
+python3 -m {module} data.train_batch_size=128 actor_rollout_ref.model.path=Qwen/Qwen2.5-7B actor_rollout_ref.rollout.n=1 \\
+  actor_rollout_ref.actor.ppo_mini_batch_size=32 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 {more}
+"""
+
+
+def test_verl_batches_over_a_default_number_of_gpus() -> None:
+    def severities(module: str, more: str = "") -> list[str]:
+        return [f.severity for f in found({"run.sh": VERL.format(module=module, more=more)}, "RLH013")]
+
+    assert severities("verl.trainer.main_ppo", "trainer.n_gpus_per_node=8") == ["error"]
+    assert severities("verl.trainer.main_ppo") == ["warning"]
+    assert severities("recipe.vla.main_ppo", "trainer.n_gpus_per_node=8") == []
