@@ -88,8 +88,12 @@ _SEQUENCE_LENGTHS = (
     "sequence_length", "max_source_length",
 )  # fmt: skip
 _LORA_RANKS = ("lora_r", "lora_rank", "r")
-_PARTIAL = re.compile(r"(^|_)(freeze|frozen)(_|$)|(^|_)lora(_dim|_rank|_r)?$|^only_optimize|^freeze|^tune_mm")
-"""Arguments by which scripts of their own train a part of a model: ``freeze_llm``, ``use_llm_lora 16``, ``lora_dim``."""
+_PARTIAL = re.compile(
+    r"(^|_)(freeze|frozen)(_|$)|(^|_)lora(_dim|_rank|_r)?$|^only_optimize|^freeze|^unfreeze|^tune_|tunable"
+    r"|^pre_seq_len$|^num_virtual_tokens$"
+)
+"""Arguments by which scripts of their own train a part of a model: ``freeze_llm``, ``use_llm_lora 16``, ``lora_dim``,
+``mm_tunable_parts``, ``pre_seq_len`` (P-tuning)."""
 _ADAPTER_SWITCHES = ("use_peft", "use_lora", "lora", "use_qlora", "q_lora", "lora_enable", "peft")
 _ADAPTER_WORDS = ("adapter", "peft", "peft_method", "peft_type", "finetuning_method", "tuning_type")
 """Keys by which scripts name the kind of adapter: ``adapter: lora``."""

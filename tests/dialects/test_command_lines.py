@@ -193,3 +193,11 @@ def test_nemo_aligners_sections_say_the_method() -> None:
     ):
         found = readings_of(f"python train_gpt.py --config-path=conf --config-name=c {shared} {more}\n")["nemo"]
         assert found.facts.value("method") == method, more
+
+
+def test_scripts_that_train_a_part_of_a_model_say_so_in_their_own_words() -> None:
+    for flag in ("--pre_seq_len 128", "--mm_tunable_parts mm_mlp_adapter", "--tune_mm_mlp_adapter True", "--unfreeze_layers 2"):
+        facts = readings_of(f"torchrun --nproc_per_node 1 main.py {TRAINER} {flag}\n")["hf-training-args"].facts
+        assert facts.undecided("method"), flag
+    facts = readings_of(f"torchrun --nproc_per_node 1 main.py {TRAINER}\n")["hf-training-args"].facts
+    assert facts.value("method") == "full"
