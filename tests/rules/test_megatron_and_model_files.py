@@ -97,6 +97,6 @@ def test_verl_batches_over_a_default_number_of_gpus() -> None:
     def severities(module: str, more: str = "") -> list[str]:
         return [f.severity for f in found({"run.sh": VERL.format(module=module, more=more)}, "RLH013")]
 
-    assert severities("verl.trainer.main_ppo", "trainer.n_gpus_per_node=8") == ["error"]
+    assert severities("verl.trainer.main_ppo", "trainer.n_gpus_per_node=8 trainer.nnodes=1") == ["error"]
     assert severities("verl.trainer.main_ppo") == ["warning"]
-    assert severities("recipe.vla.main_ppo", "trainer.n_gpus_per_node=8") == []
+    assert severities("recipe.vla.main_ppo", "trainer.n_gpus_per_node=8 trainer.nnodes=1") == []
