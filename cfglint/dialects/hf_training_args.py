@@ -275,9 +275,10 @@ def _partial(facts: FactReader) -> str | None:
     """The key of a script's own argument that freezes parts of the model or adds adapters; None where none does."""
     root = facts.reading.root
     for key in root.index if isinstance(root, Mapping) else ():
-        if _PARTIAL.search(key) and (
-            integer(facts.value(key)) or boolean(facts.value(key)) or is_unknown(facts.value(key))
-        ):
+        value = facts.value(key)
+        if _PARTIAL.search(key) and (integer(value) or boolean(value) or is_unknown(value)):
+            return key
+        if key.endswith("tunable_parts") and isinstance(value, str) and value:
             return key
     return None
 
