@@ -18,7 +18,7 @@ from cfglint.dialects.carriers.command import Program, basename
 from cfglint.dialects.carriers.shell import ARGUMENT_LIST
 from cfglint.dialects.flags import flag_name, open_ended, read_flags
 from cfglint.dialects.interpolation import ResolvingReader
-from cfglint.dialects.values import FactReader, because, evidence, integer, text, without_defaults
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, text, without_defaults
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Entry, Mapping, Scalar, Span
 
@@ -145,6 +145,11 @@ def _state_slime(facts: FactReader) -> None:
         tokens = integer(facts.value("max_tokens_per_gpu"))
         if tokens is not None:
             facts.reading.context["tokens_per_micro_batch"] = tokens
+    share = facts.number("rollout_gpu_memory_utilization", "sglang_mem_fraction_static", low=0)
+    if share is not None and facts.on("colocate"):
+        # both are moved to the host in turn where no flag says otherwise
+        for fact, key in (("rollout_sleeps", "offload_rollout"), ("trainer_sleeps", "offload_train")):
+            facts.state(fact, not (facts.on(f"no_{key}") or boolean(facts.value(key)) is False), "colocate")
     if facts.integer("sequence_length", "rollout_max_context_len", low=1) is None:
         prompt, answer = (
             integer(facts.value("rollout_max_prompt_len")),

@@ -183,6 +183,7 @@ def read_swift(
     _state_quantization(facts)
     _state_method(facts, command, megatron, arguments)
     _state_lengths(facts)
+    _state_rollout(facts, arguments)
     if megatron:
         _state_megatron(facts, arguments)
     else:
@@ -252,6 +253,20 @@ def _state_lora(facts: FactReader, arguments: bool) -> None:
     ):
         if not stated(fact):
             facts.default(fact, value, "ms-swift")
+
+
+def _state_rollout(facts: FactReader, arguments: bool) -> None:
+    """vLLM in the trainer's processes (``swift/rlhf_trainers/args_mixin.py``): awake all the time unless told to sleep."""
+    if not facts.on("use_vllm") or text(facts.value("vllm_mode")) != "colocate" or facts.on("async_generate"):
+        return
+    share = facts.number("rollout_gpu_memory_utilization", "vllm_gpu_memory_utilization", low=0)
+    if share is None and not arguments:
+        facts.default("rollout_gpu_memory_utilization", 0.9, "ms-swift", "", "vllm_gpu_memory_utilization")
+    level = integer(facts.value("sleep_level"))
+    if level is not None:
+        facts.state("rollout_sleeps", level > 0, "sleep_level")
+    if facts.on("offload_model") and facts.on("offload_optimizer"):
+        facts.state("trainer_sleeps", True, "offload_model")
 
 
 def _state_lengths(facts: FactReader) -> None:

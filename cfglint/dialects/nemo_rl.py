@@ -136,6 +136,17 @@ def _state_megatron(policy: ResolvingReader) -> None:
     _state_lora(settings.under("peft"))
 
 
+def _state_rollout(policy: ResolvingReader) -> None:
+    """An engine on the policy's devices: each sleeps, or waits on the host, while the other works (``algorithms/grpo.py``)."""
+    generation = policy.under("generation")
+    if not generation.on("colocated", "enabled") or text(generation.value("backend")) == "megatron":
+        return
+    keys = (("vllm_cfg", "gpu_memory_utilization"), ("sglang_cfg", "mem_fraction_static"))
+    if generation.number("rollout_gpu_memory_utilization", *keys, low=0) is not None:
+        generation.state("rollout_sleeps", True, "colocated", "enabled")
+        generation.state("trainer_sleeps", True, "colocated", "enabled")
+
+
 def _state_lora(adapter: ResolvingReader) -> None:
     if not adapter.on("enabled"):
         return
@@ -223,6 +234,7 @@ def _read(
         _state_megatron(policy)
     elif backend == "dtensor":
         _state_dtensor(policy)
+    _state_rollout(policy)
     for key in ("sft", "dpo", "rm", "grpo", "distillation", "ppo"):
         facts.integer("max_steps", (key, "max_num_steps"), low=1)
         facts.number("epochs", (key, "max_num_epochs"), low=0)

@@ -26,6 +26,7 @@ BOOLEANS: Final = frozenset({
     "enforce_eager", "vllm_enable_sleep", "deepspeed_enable_sleep", "use_liger_kernel", "overlap_comm", "pretrain_mode",
     "ds.packing_samples", "ds.adam_offload", "ds.load_in_4bit", "ds.use_liger_kernel", "ds.enable_sleep", "train.colocate_all",
     "model.gradient_checkpointing_enable", "actor.gradient_checkpointing_enable", "data.apply_chat_template", "ckpt.save_hf",
+    "async_train", "train.async_enable",
     "vllm.enforce_eager", "vllm.enable_sleep", "algo.kl.use_loss", "ckpt.load_enable", "multiturn", "use_ms", "unpaired_preference",
 })  # fmt: skip
 
@@ -134,6 +135,18 @@ def _state_sharding(facts: FactReader) -> None:
             facts.state("loss_kernel", "fused_linear", key)
 
 
+def _state_rollout(facts: FactReader, whole: bool) -> None:
+    """vLLM on the trainer's own devices: ``colocate_all_models``, without which its engines have devices of their own."""
+    alone = facts.on("async_train") or facts.on("train.async_enable")
+    if alone or not any(facts.on(key) for key in ("colocate_all_models", "train.colocate_all")):
+        return
+    keys = ("vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization")
+    if facts.number("rollout_gpu_memory_utilization", *keys, low=0) is None and whole:
+        facts.default("rollout_gpu_memory_utilization", 0.95, "openrlhf", "", keys[0])
+    facts.boolean("rollout_sleeps", "vllm_enable_sleep", "vllm.enable_sleep")
+    facts.boolean("trainer_sleeps", "deepspeed_enable_sleep", "ds.enable_sleep")
+
+
 class OpenRlhf(Dialect):
     name = "openrlhf"
     title = "OpenRLHF"
@@ -172,7 +185,10 @@ class OpenRlhf(Dialect):
         facts.number("learning_rate", "learning_rate", "actor_learning_rate", "adam.lr", "actor.adam.lr", low=0)
         facts.number("max_grad_norm", "max_norm", low=0)
         facts.number("epochs", "max_epochs", "train.max_epochs", low=0)
-        if not open_ended(parsed.positionals):
+        whole = not open_ended(parsed.positionals)
+        if task == "train_ppo_ray":
+            _state_rollout(facts, whole)
+        if whole:
             _state_defaults(facts)
         yield reading
 

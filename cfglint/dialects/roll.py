@@ -175,6 +175,24 @@ def _read(reading: Reading, root: Mapping) -> None:
     facts.integer("sequence_length", "sequence_length", low=1)
     _state_devices(facts, cluster)
     _state_method(facts, cluster)
+    _state_rollout(facts)
+
+
+def _state_rollout(facts: ResolvingReader) -> None:
+    """The engine where it is placed on the trainer's devices: each is moved to the host while the other works.
+
+    A worker offloads its states after each of its steps (``is_offload_states`` in ``roll/pipeline/base_worker.py``).
+    """
+    engine = facts.under("actor_infer")
+    places = [text(facts.value(cluster, "device_mapping")) for cluster in ("actor_train", "actor_infer")]
+    if places[0] is None or places[0] != places[1]:
+        return
+    keys = ("gpu_memory_utilization", "mem_fraction_static")
+    routes = [("strategy_args", "strategy_config", key) for key in keys]
+    if engine.number("rollout_gpu_memory_utilization", *routes, low=0) is None:
+        return
+    for fact in ("rollout_sleeps", "trainer_sleeps"):
+        facts.state(fact, True, "actor_infer", "device_mapping")
 
 
 def _is_cluster(node: object) -> bool:
