@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cfglint.dialects.base import Launch
-from cfglint.dialects.carriers.command import basename, image_version, program
+from cfglint.dialects.carriers.command import ContainerRun, basename, image_version, program
 from cfglint.dialects.flags import flag_name, read_flags
 from cfglint.dialects.schema import holds_placeholder
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
-from cfglint.source.node import Entry, Node, Scalar, Span, plain
+from cfglint.source.node import Entry, Node, Scalar, Sequence, Span, plain, value_at
 from cfglint.source.node import Mapping as Table
 from cfglint.source.shell import Word
 
@@ -124,8 +124,51 @@ def server_reading(
     return reading
 
 
+def place_model(reading: Reading, launch: Launch) -> None:
+    """Where on the host the model lies, for a path that a volume of the container holds: the folder's name tells more."""
+    path = reading.facts.value("model_id")
+    if not isinstance(path, str) or not path.startswith("/"):
+        return
+    inside = ""
+    for source, target in _volumes(launch):
+        target = target.rstrip("/")
+        below = path == target or path.startswith(target + "/")
+        if below and len(target) > len(inside) and source.startswith(("/", ".", "~", "$")):
+            inside = target
+            place = _WITH_DEFAULT.sub(r"\1", source).rstrip("/")
+            reading.context["model_place"] = place + path[len(target) :].rstrip("/")
+
+
+def _volumes(launch: Launch) -> Iterator[tuple[str, str]]:
+    """(place on the host, path in the container) of the volumes of ``docker run`` and compose."""
+    run = launch.context.get("docker")
+    if isinstance(run, ContainerRun):
+        for word in [*run.options.get("v", ()), *run.options.get("volume", ())]:
+            yield _bind(word.text)
+        for word in run.options.get("mount", ()):
+            parts = dict(part.partition("=")[::2] for part in word.text.split(","))
+            yield parts.get("source", parts.get("src", "")), parts.get("target", parts.get("dst", ""))
+    volumes = launch.container.get("volumes") if launch.container is not None and launch.carrier == "compose" else None
+    for item in volumes.items if isinstance(volumes, Sequence) else ():
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            yield _bind(item.value)
+        elif isinstance(item, Table):
+            yield str(value_at(item, "source") or ""), str(value_at(item, "target") or "")
+
+
+_WITH_DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
+_BIND: Final = re.compile(r"((?:\$\{[^}]*\}|[^:])+):(/[^:]*)(:.*)?")
+
+
+def _bind(text: str) -> tuple[str, str]:
+    """``host:container[:mode]``; the host's part may hold ``${VAR:-default}``."""
+    found = _BIND.fullmatch(text)
+    return (found[1], found[2]) if found is not None else ("", "")
+
+
 def state_surroundings(reading: Reading, launch: Launch) -> None:
     """Accelerator, counts and host memory, as the carrier knows them, behind what the arguments say."""
+    place_model(reading, launch)
     for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
         if pair is not None:
             origin = pair[1]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import basename, image_version, program
 from cfglint.dialects.flags import read_flags
-from cfglint.dialects.server import values_of
+from cfglint.dialects.server import place_model, values_of
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at, plain
 from cfglint.source.shell import Word
@@ -208,6 +208,7 @@ class VllmDialect(Dialect):
         if isinstance(config, str):
             reading.references.append(Reference("config", config, reading.origin("config"), base="cwd"))
         _read_facts(reading)
+        place_model(reading, launch)
         for name, pair in (("gpu", launch.gpu), ("gpus_per_node", launch.gpus), ("nodes", launch.nodes)):
             if pair is not None:
                 origin_ = pair[1]

@@ -12,7 +12,7 @@ from typing import Any
 from cfglint.catalog.architecture import Architecture, UnknownArchitecture, architecture_from_config
 from cfglint.jobs.facts import CatalogueOrigin, FileOrigin, Origin, SettingOrigin
 from cfglint.jobs.job import Job, ModelFacts, TrainingJob
-from cfglint.jobs.named_models import overlaid, trained_model
+from cfglint.jobs.named_models import overlaid, stated_name, trained_model
 
 CONFIG_LIMIT = 4 * 2**20
 """A config.json above 4 MiB is not read."""
@@ -46,6 +46,11 @@ class ModelSearch:
             config = self._config(path)
             if config is not None:
                 return self._from_path(name, path, config, fact.origin)
+        told = stated_name(job)
+        for path in self._local(told, folder) if told != name else ():
+            config = self._config(path)
+            if config is not None:
+                return self._from_path(told, path, config, fact.origin)
         if name.lower() in self.settings_models:
             known, config = self.settings_models[name.lower()]
             return self._from_config(known, config, "settings", SettingOrigin("settings", f"models.{known}"))
@@ -55,6 +60,9 @@ class ModelSearch:
             if config is not None:
                 return self._from_path(name, cached, config, fact.origin)
         found = _from_catalogue(name)
+        if found.row is None and told != name:
+            mounted = _from_catalogue(told)
+            found = mounted if mounted.row is not None else found
         if found.row is None and isinstance(job, TrainingJob):
             framework = job.value("framework")
             return _from_name(name, framework if isinstance(framework, str) else None) or found

@@ -17,6 +17,7 @@ from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.models import Model
+    from cfglint.jobs.job import Job
 
 _FORMAT = re.compile(
     r"[-_.](quantized|quant|w[48]a(8|16)|fp8|fp4|dynamic|block|channel|awq|gptq|int[48]|nvfp4(a16)?|mxfp[48]|gguf|bnb|nf4|marlin"
@@ -57,6 +58,25 @@ class NamedModel:
     format: str | None = None
     layers_of: int | None = None
     """Layers of the whole model, where this one is cut."""
+
+
+_HUB_CACHE = re.compile(r"(?:^|/)models--([^/]+?)--([^/]+?)(?:/|$)")
+
+
+def hub_id(name: str) -> str:
+    """The Hub id that a path in the Hugging Face cache spells (``…/models--Qwen--Qwen3-8B/snapshots/…``); else the name itself."""
+    found = _HUB_CACHE.search(name)
+    return f"{found[1]}/{found[2]}" if found is not None else name
+
+
+def stated_name(job: Job) -> str:
+    """What the files say of the model's name: the Hub id or path, on the host where a container mounts it from there."""
+    name = job.value("model_id")
+    for reading in job.readings:
+        place = reading.context.get("model_place")
+        if isinstance(place, str):
+            name = place
+    return hub_id(name) if isinstance(name, str) else ""
 
 
 def is_bare(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cfglint.jobs.job import ServingJob
-from cfglint.jobs.named_models import published_as, without_format
+from cfglint.jobs.named_models import published_as, stated_name, without_format
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -134,7 +134,7 @@ def block_of(quantization: Mapping[str, object]) -> int | None:
 
 def _block_by_name(job: ServingJob) -> int | None:
     """The publisher's block, where the config is not at hand and the name says FP8 of a model that is published so."""
-    name = str(job.value("model_id") or "")
+    name = stated_name(job)
     base, label = without_format(name)
     if job.architecture is not None or label is None or label.lower() != "fp8":
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.job import ModelFacts, ServingJob
-from cfglint.jobs.named_models import is_bare, is_mirror, published_as, without_format
+from cfglint.jobs.named_models import is_bare, is_mirror, published_as, stated_name, without_format
 from cfglint.records import dataclass
 
 
@@ -23,8 +23,7 @@ class ServedModel:
 
 def served_model(job: ServingJob) -> ServedModel:
     """The job's model, or for a quantized re-publication that is not in the catalogue the model it is named after."""
-    named = job.value("model_id")
-    name = named if isinstance(named, str) else ""
+    name = stated_name(job)
     model = job.model
     if model is not None and model.architecture is not None:
         return ServedModel(model.architecture, model.id, certain=not _may_be_published_smaller(job, model))
