@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from cfglint.estimate.open_arguments import hides_arguments
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
@@ -60,6 +61,8 @@ class CustomCodeNotTrusted(Rule):
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         if not runs(job, "vllm", "sglang", "tgi") or managed(job) or switch(job, "trust_remote_code") is True:
+            return
+        if hides_arguments(job):
             return
         if stated(job, "trust_remote_code") and switch(job, "trust_remote_code") is None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.estimate.open_arguments import hides_arguments
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
@@ -34,6 +35,11 @@ class ToolParserMissing(Rule):
     catalogue = ("cli-tool-choice-parser",)
     good = (
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --enable-auto-tool-choice --tool-call-parser hermes"),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --enable-auto-tool-choice --port 80 $TOOL_ARGS",
+            note="a variable may hold the parser",
+        ),
     )
     bad = (
         example(
@@ -45,7 +51,7 @@ class ToolParserMissing(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
-        if not runs_vllm(job):
+        if not runs_vllm(job) or hides_arguments(job):
             return
         if switch(job, "enable_auto_tool_choice") is True and not stated(job, "tool_call_parser"):
             yield self.finding(
