@@ -133,6 +133,7 @@ def test_arguments_of_a_server_may_hide_too() -> None:
 
     assert verdict("--port $PORT") == "oom"
     assert verdict("--port 80 $ARGS") == "unknown"
+    assert verdict("--enforce-eager $EXTRA_ARGS") == "unknown"
     assert verdict('--enforce-eager "${ARGS[@]}"') == "unknown"
 
 
