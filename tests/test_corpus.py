@@ -76,3 +76,12 @@ def test_warnings_are_rare_on_working_files(answer: dict[str, Any], index: dict[
     working = {p for p, row in index.items() if row.get("tier") in ("shipped", "ci") and p in claimed}
     warned = {f["path"] for f in answer["findings"] if f["severity"] == "warning"} & working
     assert len(warned) <= WARNED_SHARE * len(working), f"{len(warned)} of {len(working)}"
+
+
+def test_exceptions_name_files_that_are_listed(index: dict[str, dict[str, Any]]) -> None:
+    listed = map(json.loads, (CORPUS / "scripts.jsonl").read_text("utf-8").splitlines())
+    known = {f"scripts/{row['repo'].replace('/', '__')}/{row['original_path']}" for row in listed} | set(index)
+    excused: dict[str, str] = json.loads((ROOT / "benchmarks/not_of_their_label.json").read_text("utf-8"))
+    assert set(excused) <= known
+    assert {key.rpartition(" ")[0] for key in SHOWN_BROKEN} <= known
+    assert all(len(reason) > 8 for reason in (*excused.values(), *SHOWN_BROKEN.values()))
