@@ -303,9 +303,13 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
         return words, False
     if options and "docker" in launch.context and "vllm" in image and speaks_vllm(words, least=0):
         return words, False  # others' builds: ghcr.io/sasha0552/vllm
+    if "vllm" in image and own and _MODEL_PATH.match(words[0].text) and speaks_vllm(words[1:], least=1):
+        return words, True
     return None
 
 
+_MODEL_PATH: Final = re.compile(r"/(.*/)?[^/]*\d[^/]*/?(?<!\.sh)(?<!\.py)(?<!\.bash)$")
+"""A folder whose name has a figure in it, as those of models do and programs' hardly."""
 UNMISTAKABLE = frozenset(
     {
         "gpu_memory_utilization",

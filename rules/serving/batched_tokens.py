@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .server import before, number, runs_vllm, since, stated, switch, version
+from .server import before, number, runs_vllm, served, since, stated, switch, version
 
 V1 = "0.8"
 """The first release whose V1 engine, with chunked prefill, is the default."""
@@ -25,7 +25,7 @@ class BatchedTokensTooFew(Rule):
 
     How sure: both checks stand in vllm/config/scheduler.py in every release read (0.6.6 to 0.33.0). The second is made
     where chunked prefill is switched off by name, or in a stated release before 0.8, whose V0 engine left it off for lengths
-    up to 32,768.
+    up to 32,768. Without ``max_model_len`` the model's own length counts.
     """
 
     code = "SRV006"
@@ -33,7 +33,10 @@ class BatchedTokensTooFew(Rule):
     family = "serving"
     severity = "error"
     kinds = ("serve",)
-    evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/scheduler.py",)
+    evidence = (
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/scheduler.py",
+        "https://github.com/verl-project/verl/pull/7626",
+    )
     catalogue = ("sched-mnbt-lt-seqs", "sched-mnbt-lt-maxlen")
     good = (
         example(
@@ -59,6 +62,12 @@ class BatchedTokensTooFew(Rule):
             "vllm serve Qwen/Qwen2.5-7B-Instruct --no-enable-chunked-prefill --max-num-batched-tokens 4096 --max-model-len 8192",
             count=1,
         ),
+        example(
+            "serve.sh",
+            "vllm serve Qwen/Qwen2.5-7B-Instruct --no-enable-chunked-prefill --max-num-batched-tokens 8192",
+            note="the model's length is 32,768",
+            count=1,
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
@@ -74,20 +83,31 @@ class BatchedTokensTooFew(Rule):
                 help=f"max_num_seqs: {tokens.value}, or at least {sequences.value} batched tokens",
                 job=job,
             )
-        length = number(job, "max_model_len")
-        if length is None or tokens.value >= length.value:
+        asked = number(job, "max_model_len")
+        length, certain = (asked.value, True) if asked is not None else self._own(job)
+        if tokens.value >= length:
             return
         chunked = switch(job, "enable_chunked_prefill")
-        by_default = not stated(job, "enable_chunked_prefill") and before(job, V1) and length.value <= CHUNKED_ABOVE
+        by_default = not stated(job, "enable_chunked_prefill") and before(job, V1) and length <= CHUNKED_ABOVE
         if chunked is not False and not by_default:
             return
+        bound = "max_model_len" if asked is not None else "the model's own length of"
         yield self.finding(
-            f"max_num_batched_tokens {tokens.value} is below max_model_len {length.value} while chunked prefill is off"
+            f"max_num_batched_tokens {tokens.value} is below {bound} {length} while chunked prefill is off"
             + (f", as it is by default in vLLM {version(job)}" if by_default else ""),
             tokens,
-            (length, "a whole prompt must fit into one step"),
+            (asked or job.model_id, "a whole prompt must fit into one step"),
             help="leave enable_chunked_prefill at its default"
             if since(job, "0.10")
-            else f"max_num_batched_tokens: {length.value}, or --enable-chunked-prefill",
+            else f"max_num_batched_tokens: {length}, or --enable-chunked-prefill",
+            severity="error" if certain else "warning",
+            confidence="high" if certain else "medium",
             job=job,
         )
+
+    def _own(self, job: ServingJob) -> tuple[int, bool]:
+        """The model's own length, where none is stated, and whether it is certain; 0 where it is not known."""
+        arch, certain = served(job)
+        if arch is None or stated(job, "max_model_len"):
+            return 0, False
+        return arch.max_position_embeddings or 0, certain
