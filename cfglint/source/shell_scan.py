@@ -708,6 +708,8 @@ class Scanner(WordReader):
         if at_newline:
             self.lost_arguments(building, at)
         program = words[0].text
+        if program in self.functions:
+            words[0] = replace(words[0], known=False)
         environment = self.variables.exported()
         if building.assignments and program not in _DECLARERS:
             environment = {**environment, **building.assignments}

@@ -196,8 +196,20 @@ def test_nemo_aligners_sections_say_the_method() -> None:
 
 
 def test_scripts_that_train_a_part_of_a_model_say_so_in_their_own_words() -> None:
-    for flag in ("--pre_seq_len 128", "--mm_tunable_parts mm_mlp_adapter", "--tune_mm_mlp_adapter True", "--unfreeze_layers 2"):
+    for flag in (
+        "--pre_seq_len 128",
+        "--mm_tunable_parts mm_mlp_adapter",
+        "--tune_mm_mlp_adapter True",
+        "--unfreeze_layers 2",
+    ):
         facts = readings_of(f"torchrun --nproc_per_node 1 main.py {TRAINER} {flag}\n")["hf-training-args"].facts
         assert facts.undecided("method"), flag
     facts = readings_of(f"torchrun --nproc_per_node 1 main.py {TRAINER}\n")["hf-training-args"].facts
     assert facts.value("method") == "full"
+
+
+def test_a_function_of_the_script_starts_what_it_is_given() -> None:
+    text = f'step() {{ echo "$1"; shift; "$@"; }}\nstep \'a label\' uv run torchrun --nproc_per_node 4 pretrain_gpt.py {MEGATRON}\n'
+    found = readings_of(text)
+    assert found["launch"].facts.value("gpus_per_node") == 4
+    assert found["megatron"].facts.value("micro_batch_size") == 4
