@@ -20,7 +20,8 @@ class IdleGpus(Rule):
     others stay empty, and reserved.
 
     How sure: the count is stated for this very container (Kubernetes limit, compose devices, ``docker run --gpus``), and
-    no parallel size is unknown. A pod may reserve whole nodes on purpose, so it is a warning.
+    no parallel size is unknown. A pod may reserve whole nodes on purpose, so it is a warning;
+    for a command of a script (CUDA_VISIBLE_DEVICES, Slurm) that is the only server there, information.
     """
 
     code = "PAR103"
@@ -62,13 +63,14 @@ class IdleGpus(Rule):
             return
         if not runs(job, "vllm", "sglang", "tgi", "lmdeploy") or managed(job):
             return
-        if launch.carrier not in ("kubernetes", "compose") and docker_run(launch) is None:
+        bare = launch.carrier not in ("kubernetes", "compose") and docker_run(launch) is None
+        if bare and sum(any(r.document is launch.document for r in j.readings) for j in context.jobs) > 1:
             return
         if (job.hardware.nodes or 1) > 1 or any(
             stated(job, name) for name in ("nnodes", "headless", "data_parallel_size_local")
         ):
             return
-        if "CUDA_VISIBLE_DEVICES" in launch.environment:
+        if "CUDA_VISIBLE_DEVICES" in launch.environment and not bare:
             return
         used = 1
         for name in (
@@ -100,6 +102,8 @@ class IdleGpus(Rule):
             origin,
             (job.tensor_parallel_size, ""),
             help=f"{called(job, 'tensor_parallel_size')}: {gpus}, or reserve {used}",
+            severity="info" if bare else "warning",
+            confidence="medium" if bare else "high",
             data={"reserved": gpus, "used": used},
             job=job,
         )
