@@ -22,6 +22,7 @@ from cfglint.catalog.models import Model, architecture_of, models
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving import estimate_serving
 from cfglint.jobs.models import ModelSearch
+from cfglint.jobs.named_models import without_format
 
 GIB = 2**30
 ENGINES = (
@@ -134,7 +135,7 @@ def monotone(model: Model, search: ModelSearch) -> Iterator[str]:
 def weight_error(model: Model, search: ModelSearch) -> float | None:
     """Weights of a single 16-bit rank against the parameters; None where the checkpoint is quantized or nothing is known."""
     arch = architecture_of(model)
-    if arch.quantization or not arch.total_parameters:
+    if arch.quantization or without_format(model.id)[1] is not None or not arch.total_parameters:
         return None
     job = {"name": model.id, "model": model.id, "framework": "vllm", "framework_version": "0.19.0", "dtype": "bfloat16"}
     serving = estimate_serving(serving_job(job, search)).serving

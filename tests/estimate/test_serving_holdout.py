@@ -366,3 +366,64 @@ def test_the_second_runner_profiles_no_sampling_parameters() -> None:
     assert later.memory.used is not None and later.serving is not None and later.serving.kv_cache is not None
     assert estimate.memory.used.expected > later.memory.used.expected
     assert later.serving.kv_cache.expected < estimate.serving.kv_cache.expected - 1.5 * GIB
+
+
+def test_ecc_that_is_off_shows_more_memory() -> None:
+    """An L20 showed 47.4 GiB, and Qwen3-8B 25.94 GiB of cache; cards whose total was seen both ways hold both."""
+    serving = serving_of(framework_version="0.14.0", model="Qwen/Qwen3-8B", gpu="L20", max_model_len=16384)
+    assert serving.kv_cache is not None
+    assert serving.kv_cache.low / GIB <= 25.94 <= serving.kv_cache.high / GIB
+    wide = serving_of(framework_version="0.19.0", model="Qwen/Qwen3-8B", gpu="RTX A6000", gpu_memory_utilization=0.9)
+    assert wide.kv_cache is not None
+    assert wide.kv_cache.high - wide.kv_cache.expected > 0.9 * (47.431 - 44.427) * GIB
+
+
+def test_a_release_nobody_states_may_be_an_old_one() -> None:
+    """Llama-3.1-8B on an RTX A5000: 5.29 GiB, with a share of 0.9 or 0.92 and 0.01 to 0.95 GiB beside torch."""
+    facts = {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "gpu": "RTX A5000",
+        "max_model_len": 2048,
+        "enforce_eager": True,
+    }
+    known, unknown = serving_of(framework_version="0.33.0", **facts).kv_cache, serving_of(**facts).kv_cache
+    assert known is not None and unknown is not None
+    assert unknown.low / GIB <= 5.29 <= unknown.high / GIB
+    assert unknown.low < known.low and unknown.high > known.high
+
+
+def test_laws_of_nvidia_devices_on_rocm() -> None:
+    """gemma-4-E2B of a 0.29 build on an MI300X: a peak of 5.59 GiB, estimated 1.98, and 155.04 GiB of cache."""
+    facts = {
+        "framework": "vllm", "framework_version": "0.29.1", "model": "google/gemma-4-E2B-it", "gpu": "MI300X",
+        "gpu_memory_utilization": 0.9, "max_model_len": 32768, "limit_mm_per_prompt": {"audio": 0},
+    }  # fmt: skip
+    estimate = estimate_serving(job_of(**facts))
+    assert estimate.serving is not None and estimate.serving.kv_cache is not None
+    assert estimate.serving.kv_cache.low / GIB <= 155.04 <= estimate.serving.kv_cache.high / GIB
+    assert any("NVIDIA" in text for text in estimate.assumptions)
+
+
+def test_an_unknown_family_may_be_published_in_fp8() -> None:
+    """GLM-5.3-Flash at TP 8 logged 38.24 GiB of weights and 81.79 GiB of cache; its row has neither tensors nor a sourced dtype."""
+    serving = serving_of(
+        framework_version="0.28.1", model="zai-org/GLM-5.3-Flash", gpu="H200", gpus_per_node=8, tensor_parallel_size=8,
+        gpu_memory_utilization=0.9, max_model_len=131072,
+    )  # fmt: skip
+    assert serving.kv_cache is not None and serving.weights is not None
+    assert serving.weights / GIB == pytest.approx(74.8, abs=0.1)
+    assert serving.kv_cache.low / GIB <= 81.79 <= serving.kv_cache.high / GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("inclusionAI/Ling-3.0-flash-fp4", "inclusionAI/Ling-3.0-flash"),
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4", "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16"),
+    ],
+)
+def test_a_name_states_the_format_where_the_row_does_not(name: str, base: str) -> None:
+    """Ling-3.0-flash-fp4 counts 65.6 billion elements, two weights in each byte of its 127.5; Nemotron's method is MIXED_PRECISION."""
+    small, large = (serving_of(framework_version="0.27.1", model=model, gpu="H200").weights for model in (name, base))
+    assert small is not None and large is not None
+    assert 0.25 < small / large < 0.36

@@ -91,6 +91,17 @@ def _loosen(estimate: Estimate) -> None:
             setattr(serving, name, Interval(cache.low - spread, cache.expected, cache.high + spread))
 
 
+def _may_be_in_fp8(serving: ServingEstimate | None) -> None:
+    """Let the cache have what weights in FP8 would leave: of this family neither tensors nor the published dtype are known."""
+    if serving is None or serving.kv_cache is None or serving.weights is None or serving.kv_cache.expected <= 0:
+        return
+    cache, tokens = serving.kv_cache, serving.kv_tokens
+    most = cache.high + serving.weights / 2
+    if tokens is not None:
+        serving.kv_tokens = Interval(tokens.low, tokens.expected, tokens.high * most / cache.high)
+    serving.kv_cache = Interval(cache.low, cache.expected, most)
+
+
 def _nest(memory: MemoryEstimate) -> None:
     """A device shows at least what the allocator reserved, and that is at least what is allocated: at every end."""
     memory.reserved = _at_most(memory.reserved, memory.used)
@@ -176,6 +187,8 @@ def _one(
         estimate.memory.verdict = "unknown"
         estimate.memory.missing.append(ARGUMENTS)
         settings.assume(HIDDEN)
+    if not arch.tensors and not model.certain and arch.quantization is None:
+        _may_be_in_fp8(estimate.serving)
     if not arch.tensors and estimate.serving is not None and estimate.serving.kv_tokens is not None:
         tokens = estimate.serving.kv_tokens
         estimate.serving.kv_tokens = Interval(tokens.low, tokens.expected, tokens.high * LATENT_SAVING)

@@ -26,6 +26,9 @@ def served_model(job: ServingJob) -> ServedModel:
     name = stated_name(job)
     model = job.model
     if model is not None and model.architecture is not None:
+        republished = _format_of_row(model, name)
+        if republished is not None:
+            return republished
         return ServedModel(model.architecture, model.id, certain=not _may_be_published_smaller(job, model))
     base, label = without_format(name)
     plain = base if label is None else f"{base}-{label}"
@@ -43,6 +46,17 @@ def served_model(job: ServingJob) -> ServedModel:
     if model is None:
         return ServedModel(None, name, "model")
     return ServedModel(None, model.id, model.problem or f"dimensions of {model.id}")
+
+
+def _format_of_row(model: ModelFacts, name: str) -> ServedModel | None:
+    """A catalogued re-publication whose row does not have the quantization that its name states."""
+    base, label = without_format(name)
+    if label is None or model.row is None or model.architecture is None or model.architecture.quantization:
+        return None
+    found = published_as(base)
+    architecture = model.architecture if found is None else found.architecture
+    text = f"{name} is taken with weights in {label}, as its name says"
+    return ServedModel(architecture, model.id, "", label, text, not is_bare(name))
 
 
 def _may_be_published_smaller(job: ServingJob, model: ModelFacts) -> bool:

@@ -8,6 +8,7 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.serving.quantized import Exceptions, Scheme, scheme_from_config, scheme_from_name
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import quantization_data
+from cfglint.jobs.named_models import stated_name, without_format
 
 _BYTES = {
     "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0, "fp32": 4.0, "float32": 4.0, "float": 4.0,
@@ -61,18 +62,20 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
     # A re-publication replaces the base model's own quantization.
     republished = settings.format_in_name is not None
     own = None if republished else checkpoint_scheme(arch)
-    if arch.quantization and own is None and not republished:
-        settings.assume("the checkpoint's quantization method is not known here: weights are taken as 16 bits")
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:
         return own
     label = settings.format_in_name
+    if arch.quantization and not republished:
+        label = without_format(stated_name(settings.job))[1]
+        taken = "16 bits" if label is None else f"{label}, as its name says"
+        settings.assume(f"the checkpoint's quantization method is not known here: weights are taken as {taken}")
     if named is None or named.lower() in _NO_SCHEME:
         found = scheme_from_name(label) if label else None
         if label and found is None:
             settings.assume(f"{label} does not say how many bits: weights are taken as 16 bits")
             settings.unreadable["quantization"] = label
-        return _as_published(settings, arch, found)
+        return _as_published(settings, arch, found, label)
     found = scheme_from_name(named)
     if label and (found is None or named.lower() in label.lower()):
         found = scheme_from_name(label) or found
@@ -86,7 +89,7 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
         if named.lower() != "auto":
             settings.unreadable["quantization"] = named
         return None
-    return _as_published(settings, arch, replace(found, runtime=label is None and named.lower() in _RUNTIME))
+    return _as_published(settings, arch, replace(found, runtime=label is None and named.lower() in _RUNTIME), label)
 
 
 def _fp4(scheme: Scheme) -> str:
@@ -94,11 +97,13 @@ def _fp4(scheme: Scheme) -> str:
     return "nvfp4" if scheme.name == "fp4" else scheme.name
 
 
-def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme | None) -> Scheme | None:
+def _as_published(
+    settings: SettingsInForce, arch: Architecture, scheme: Scheme | None, label: str | None
+) -> Scheme | None:
     """The scheme of a re-publication, which its name states, with what its publisher is known to leave in 16 bits."""
     if scheme is None:
         return None
-    if settings.format_in_name:
+    if label:
         doubts = quantization_data()["doubt"]
         scheme = replace(scheme, doubt=float(doubts.get(scheme.name, doubts["other"])))
     if scheme.experts_only and arch.moe is None:
@@ -108,11 +113,10 @@ def _as_published(settings: SettingsInForce, arch: Architecture, scheme: Scheme 
         types = rule.get("model_types")
         if types and arch.model_type not in types:
             continue
-        if settings.format_in_name and owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
+        if label and owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
             ends = {"layers.0", f"layers.{arch.num_hidden_layers - 1}"} if rule["keep_ends"] else set()
             return replace(scheme, keep=Exceptions(frozenset({*rule["keep"], *ends})))
     recipes = quantization_data()["kept_by_recipes"]
-    label = (settings.format_in_name or "").lower()
-    if any(name in label for name in recipes["schemes"]) and scheme.bits < EIGHT_BITS:
+    if any(name in (label or "").lower() for name in recipes["schemes"]) and scheme.bits < EIGHT_BITS:
         return replace(scheme, keep=Exceptions(frozenset(recipes["roles"])), drafts=False)
     return scheme

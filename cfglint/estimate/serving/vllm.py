@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cfglint.catalog.accelerators import Accelerator
+from cfglint.catalog.accelerators import GDDR_ECC, Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.activations import (
@@ -56,6 +56,12 @@ DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30, "compile": 0.08}
 """Relative error of each driver against 0.10-0.19 logs."""
 UNKNOWN_VERSION_ERROR = 0.10
+FIRST_V1 = EngineVersion((0, 8), "0.8", False)
+"""The first release whose default engine is V1: a version that nobody states may be this old."""
+AMD_PEAK, AMD_NON_TORCH = 3.0, 2.4 * GIB
+"""What ROCm may take at most: a peak of so many times the law's, and so much beside torch. One log of 0.29.1 on an MI300X shows
+2.8 times and 2.27 GiB (11.88 consumed less the weights)."""
+AMD_NOTE = "the laws of the activation peak, of graphs and of non-torch memory were measured on NVIDIA's devices"
 GEFORCE = ("RTX-20", "RTX-30", "RTX-40", "RTX-50", "GTX")
 SORT_BYTES = 36
 """The dearest sampler kernel of any version."""
@@ -334,10 +340,16 @@ class _Vllm:
             low, expected, high = law["pipeline"]
         else:
             low, expected, high = law["single"]
+        if self.version.release is None:
+            low = min(
+                low,
+                self.laws.value("non_torch", FIRST_V1)["single" if self.sharding.tensor == 1 else "parallel_other"][0],
+            )
         if self.gpu is not None and shares_host_memory(self.gpu):
             more, most = self.laws.constant("unified_other_gib")
             expected, high = expected + more, high + most
-        return Interval(low * GIB, expected * GIB, high * GIB)
+        found = Interval(low * GIB, expected * GIB, high * GIB)
+        return Interval(found.low, found.expected, max(found.high, AMD_NON_TORCH)) if self._amd() else found
 
     def _graphs(self, settings: VllmSettings, layers: int) -> Interval:
         if settings.eager:
@@ -500,8 +512,11 @@ class _Vllm:
         assert self.capacity is not None and estimate.serving is not None
         capacity, s, serving, memory = self.capacity, self.s, estimate.serving, estimate.memory
         spread = 0.0 if self.gpu is None or self.gpu.usable_measured else 0.015
+        least = settings.utilization
+        if self.version.release is None and s.number("gpu_memory_utilization") is None:
+            least = min(least, float(self.laws.value("gpu_memory_utilization", FIRST_V1)))
         requested = Interval(
-            capacity * (1 - spread) * settings.utilization,
+            capacity * (1 - spread) * least,
             capacity * settings.utilization,
             capacity * (1 + spread) * settings.utilization,
         )
@@ -516,7 +531,9 @@ class _Vllm:
             if self.version.release is not None and not self.laws.newer_than_known(self.version)
             else UNKNOWN_VERSION_ERROR
         )
-        more = _more_under_windows(self.gpu) * requested.expected
+        more = _more_shown(self.gpu) * requested.expected
+        if self._amd():
+            s.assume(AMD_NOTE)
         stages: list[Stage] = []
         graphs = Interval.exactly(0.0)
         estimated = graphs
@@ -524,7 +541,9 @@ class _Vllm:
             profile = self._profile(settings, index)
             peak = profiled_peak(self.arch, self.sharding, index, profile, self.scheme)
             error = ACTIVATION_ERROR[peak.driver] + unsure
-            activation = Interval(peak.low * (1 - error), peak.bytes, peak.high * (1 + error))
+            activation = Interval(
+                peak.low * (1 - error), peak.bytes, peak.high * (AMD_PEAK if self._amd() else 1 + error)
+            )
             resident = Interval(weights.low + extra, weights.bytes + extra, weights.high + extra) + (
                 -min(offload, weights.bytes)
             )
@@ -633,6 +652,9 @@ class _Vllm:
         entries = settings.max_num_seqs * self.arch.vocab_size / (self.sharding.tensor if law.get("split") else 1)
         kernel: float = self.laws.newest_value("sampler_v2")["bytes"]
         return max(0.0, entries * (self.element + kernel) - peak.bytes)
+
+    def _amd(self) -> bool:
+        return self.gpu is not None and self.gpu.vendor == "AMD"
 
     def _hopper(self) -> bool:
         capability = self.gpu.compute_capability if self.gpu else None
@@ -755,11 +777,15 @@ class _Vllm:
         return worst(*verdicts)
 
 
-def _more_under_windows(gpu: Accelerator | None) -> float:
-    """Share by which a GeForce card shows more memory under Windows and WSL, where the driver keeps none of it back."""
-    if gpu is None or not gpu.id.upper().startswith(GEFORCE):
+def _more_shown(gpu: Accelerator | None) -> float:
+    """Share by which a card may show more memory: a GeForce under Windows and WSL, where the driver keeps none of it back,
+    and a card with GDDR whose ECC is off."""
+    if gpu is None:
         return 0.0
-    return max(0.0, gpu.memory_gb / gpu.usable_gib - 1.0)
+    most = gpu.usable_range[1] if gpu.usable_range else gpu.usable_gib
+    if gpu.id.upper().startswith(GEFORCE) or (gpu.id in GDDR_ECC and not gpu.usable_measured):
+        most = max(most, gpu.memory_gb)
+    return max(0.0, most / gpu.usable_gib - 1.0)
 
 
 def _asks_for_fp8_cache(quantization: Mapping[str, Any]) -> bool:
