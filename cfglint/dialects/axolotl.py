@@ -14,7 +14,7 @@ from cfglint.dialects.base import Dialect, OwnCommand, Recognition
 from cfglint.dialects.carriers.command import Program
 from cfglint.dialects.deepspeed import state_deepspeed
 from cfglint.dialects.fsdp import state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
-from cfglint.dialects.hf_training_args import state_schedule
+from cfglint.dialects.hf_training_args import SYNC_EACH_BATCH, state_schedule
 from cfglint.dialects.launcher_arguments import state_processes
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, text, texts
@@ -94,6 +94,7 @@ def _state_batch(facts: FactReader) -> None:
     if accumulation is None and total is not None and micro and total >= micro > 0:
         origin = DerivedOrigin(f"batch_size {total} / micro_batch_size {micro}", (facts.reading.origin("batch_size"),))
         facts.reading.facts.state("gradient_accumulation_steps", total // micro, origin)
+    facts.boolean("reduces_each_micro_step", SYNC_EACH_BATCH)
     facts.number("epochs", "num_epochs", low=0)
     facts.integer("max_steps", "max_steps", low=1)
     facts.integer("sequence_length", "sequence_len", low=1)

@@ -129,11 +129,15 @@ def state_precision(facts: FactReader) -> None:
     facts.boolean("tf32", "tf32")
 
 
+SYNC_EACH_BATCH = ("accelerator_config", "gradient_accumulation_kwargs", "sync_each_batch")
+
+
 def state_batch(facts: FactReader) -> None:
     facts.integer(
         "micro_batch_size", "per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_batch_size", low=1
     )
     facts.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
+    facts.boolean("reduces_each_micro_step", SYNC_EACH_BATCH)
     facts.number("epochs", "num_train_epochs", low=0)
     facts.integer("max_steps", "max_steps", low=1)
 
@@ -435,7 +439,15 @@ class HfTrainingArguments(Dialect):
         script = [key for key in root.index if key in _TRAINS_SOMETHING] if model else []
         if not 2 <= len(root) <= SMALL_FILE or len(found) + len(model) + len(loading) + len(script) < 2:
             return None
-        if not (model or deepspeed or (len(found) >= 3 and telling) or len(telling) >= 2):
+        steps = len(found) >= 3 and "warmup_steps" in root and "max_steps" in root
+        if not (
+            model
+            or deepspeed
+            or (telling and len(found) >= 3)
+            or len(telling) >= 2
+            or root.index.keys() & _ONLY_HERE
+            or steps
+        ):
             return None
         if evidence(root, ("architectures", "hidden_size", "transformers_version")):
             return None

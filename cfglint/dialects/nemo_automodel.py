@@ -234,6 +234,8 @@ def _state_sharding(facts: ResolvingReader) -> None:
         if sizes.on("cpu_offload"):
             for fact in ("offload_parameters", "offload_optimizer"):
                 sizes.state(fact, "cpu", "cpu_offload")
+        if (defers := boolean(sizes.value("defer_fsdp_grad_sync"))) is not None:
+            sizes.state("reduces_each_micro_step", not defers, "defer_fsdp_grad_sync")
         replicas = integer(sizes.value("dp_replicate_size"))
         if replicas is not None and replicas > 1:
             sizes.state("fsdp", "hybrid_shard", "dp_replicate_size")

@@ -156,6 +156,7 @@ class OpenInstruct(Dialect):
         facts.integer("micro_batch_size", "per_device_train_batch_size", low=1)
         if not learns:
             facts.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
+            facts.boolean("reduces_each_micro_step", "sync_each_batch")
             facts.integer("sequence_length", "max_seq_length", "max_token_length", low=1)
         facts.number("epochs", "num_train_epochs", "num_epochs", low=0)
         facts.integer("max_steps", "max_train_steps", low=1)

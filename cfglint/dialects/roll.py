@@ -76,6 +76,7 @@ def _state_strategy(cluster: ResolvingReader) -> None:
     elif name.startswith("fsdp2"):
         strategy.state("fsdp", "full_shard", "strategy_name")
         strategy.state("fsdp_version", 2, "strategy_name")
+        strategy.boolean("reduces_each_micro_step", ("strategy_config", "reduce_scatter_during_grad_accumulation"))
     cluster.reading.facts.state("framework", "roll", cluster.reading.origin())
 
 

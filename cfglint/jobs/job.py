@@ -168,6 +168,7 @@ class TrainingJob(Job):
     fsdp_version = FactField[int]()
     offload_optimizer = FactField[str]("none, cpu, nvme")
     offload_parameters = FactField[str]("none, cpu, nvme")
+    reduces_each_micro_step = FactField[bool]("gradients are reduced in every micro-step of an accumulation")
     sequence_parallel = FactField[bool]()
     rollout_gpu_memory_utilization = FactField[float]("share of each device that an RL run's engine takes on the same GPUs")
     rollout_sleeps = FactField[bool]("the engine frees the device while the policy is updated")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from cfglint.dialects.hf_training_args import read_arguments
 from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, Reading
 from cfglint.source.node import Mapping
@@ -229,3 +231,16 @@ def test_a_script_with_its_own_loop_has_no_trainer_defaults(read: Read) -> None:
     assert reading.facts.value("micro_batch_size") == 1
     assert not reading.facts.stated("weight_dtype")
     assert not reading.facts.stated("compute_dtype")
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_reduction_in_every_micro_step(read: Read, on: bool) -> None:
+    reading = read(f"""
+        output_dir: out
+        per_device_train_batch_size: 2
+        gradient_accumulation_steps: 4
+        learning_rate: 1.0e-5
+        num_train_epochs: 1
+        accelerator_config: {{gradient_accumulation_kwargs: {{sync_each_batch: {str(on).lower()}}}}}
+    """)
+    assert reading.facts.value("reduces_each_micro_step") is on

@@ -39,6 +39,9 @@ AXOLOTL = {
     "datasets": [{"path": "our/data", "type": "alpaca"}],
 }  # fmt: skip
 AXOLOTL_LORA = {**AXOLOTL, "adapter": "lora", "lora_r": 64, "lora_target_linear": True, "flash_attention": True}
+AXOLOTL_FSDP = {
+    **AXOLOTL, "micro_batch_size": 4, "gradient_accumulation_steps": 4, "fsdp_version": 1, "fsdp": ["full_shard", "auto_wrap"],
+}  # fmt: skip
 LLAMAFACTORY = {
     "model_name_or_path": "./model", "stage": "sft", "do_train": True, "finetuning_type": "full", "template": "llama3",
     "cutoff_len": 4096, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4, "bf16": True,
@@ -102,6 +105,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
     "axolotl + deepspeed": {"sft.yaml": {**AXOLOTL, "deepspeed": "ds.json"}, "ds.json": DEEPSPEED},
     "trl + accelerate": {"sft.yaml": TRL, "accelerate.yaml": ACCELERATE},
     "trl + fsdp": {"sft.yaml": TRL, "accelerate.yaml": FSDP},
+    "axolotl + fsdp": {"sft.yaml": AXOLOTL_FSDP},
 }
 
 

@@ -29,8 +29,15 @@ LOGITS = 4 * 8192 * 128256
 """Elements of the logits of four sequences of 8,192 tokens."""
 
 
-def estimate(framework: str, gpus: int = 8, **facts: Any) -> Estimate:
+def estimate(
+    framework: str,
+    gpus: int = 8,
+    config: dict[str, Any] = LLAMA_8B,
+    versions: dict[str, str] | None = None,
+    **facts: Any,
+) -> Estimate:
     job = TrainingJob("job")
+    job.versions = versions or {}
     settings = {
         "framework": framework,
         "micro_batch_size": 4,
@@ -43,7 +50,7 @@ def estimate(framework: str, gpus: int = 8, **facts: Any) -> Estimate:
     for name, value in settings.items():
         job.state(name, value, FlagOrigin(f"--{name}"))
     origin = CatalogueOrigin("test")
-    job.model = ModelFacts("model", architecture_from_config(LLAMA_8B), "a config of the test", origin)
+    job.model = ModelFacts("model", architecture_from_config(config), "a config of the test", origin)
     job.hardware = Hardware(
         find_accelerators("H100-SXM"), "H100-SXM", gpus, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus")
     )
@@ -232,3 +239,64 @@ def test_composers_adamw_is_a_loop_over_tensors() -> None:
     steps = [found.memory.phases["step"] for found in (foreach, loop)]
     # one tensor's temporaries, the embedding's, in place of a copy of everything
     assert steps[0] - steps[1] == pytest.approx((PARAMETERS - 2 * 128256 * 4096) * 4, rel=0.01)
+
+
+MISTRAL_7B: dict[str, Any] = {**LLAMA_8B, "model_type": "mistral", "vocab_size": 32000}
+FSDP: dict[str, Any] = {
+    "method": "full",
+    "fsdp": "full_shard",
+    "fsdp_version": 1,
+    "weight_dtype": "fp16",
+    "compute_dtype": "none",
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "micro_batch", "measured"), [(2, 8, 36.49), (4, 4, 26.12), (8, 2, 20.95), (8, 8, 21.2), (8, 16, 22.37)]
+)
+def test_the_trainer_keeps_gradients_whole_between_micro_steps(gpus: int, micro_batch: int, measured: float) -> None:
+    """fms-mp: Mistral-7B in fp16 under FSDP 1, two micro-steps of unpadded samples of 280 tokens on the mean."""
+    facts = {"micro_batch_size": micro_batch, "gradient_accumulation_steps": 2, "sequence_length": 280}
+    found = estimate("trl", gpus, MISTRAL_7B, **FSDP, **facts, optimizer="adamw_torch").memory
+    assert found.allocated is not None
+    assert found.allocated.expected / GIB == pytest.approx(measured, rel=0.025)
+    sharded = estimate("trl", gpus, MISTRAL_7B, **FSDP, **facts, reduces_each_micro_step=True).memory
+    assert sharded.allocated is not None and sharded.allocated.expected < found.allocated.expected * 0.95
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "releases", "bytes_each"),
+    [
+        ("trl", 1, {}, 2),
+        ("trl", 2, {"accelerate": "1.12.0"}, 2),
+        ("trl", 2, {"accelerate": "1.10.0"}, 0),
+        ("nemo-automodel", 2, {}, 4),
+        ("roll", 2, {}, 4),
+        ("verl", 1, {}, 0),
+        ("lightning", 1, {}, 0),
+        ("torchtune", 2, {}, 0),
+        ("llm-foundry", 1, {}, 0),
+    ],
+)
+def test_whose_gradients_stay_whole(framework: str, version: int, releases: dict[str, str], bytes_each: int) -> None:
+    facts = {**FSDP, "fsdp_version": version, "weight_dtype": "fp32", "compute_dtype": "bf16", "micro_batch_size": 1}
+    one, several = (
+        component(estimate(framework, 8, versions=releases, **facts, gradient_accumulation_steps=steps), "gradients")
+        for steps in (1, 4)
+    )
+    assert several == pytest.approx(PARAMETERS * bytes_each if bytes_each else PARAMETERS * 4 / 8)
+    assert one <= PARAMETERS * 4 / 8 * 1.001
+
+
+def test_where_the_release_is_open_the_low_end_has_them_sharded() -> None:
+    facts = {**FSDP, "fsdp_version": 2, "gradient_accumulation_steps": 4, "micro_batch_size": 1}
+    one_release = estimate("trl", 8, versions={"accelerate": "1.12"}, **facts).memory.allocated
+    open_release = estimate("trl", 8, **facts).memory.allocated
+    assert one_release is not None and open_release is not None
+    assert open_release.expected == one_release.expected
+    assert one_release.low - open_release.low > 0.6 * PARAMETERS * 2
+
+
+def test_adapters_have_no_whole_gradients_to_keep() -> None:
+    facts = {**FSDP, "method": "lora", "lora_rank": 8, "gradient_accumulation_steps": 4}
+    assert component(estimate("trl", 8, **facts), "gradients") < PARAMETERS / 100

@@ -37,6 +37,7 @@ _TRAINER: Final[dict[str, Any]] = {
     "attention=sdpa": {"attn_implementation": "sdpa"},
     "fsdp=full_shard": {"fsdp": "full_shard auto_wrap"},
     "fsdp_offload=cpu": {"fsdp": "full_shard auto_wrap offload"},
+    "reduces_each_micro_step=True": {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch": True},
     **_ZERO,
 }
 
@@ -79,6 +80,7 @@ KEYS: Final[Mapping[str, Table]] = {
         "attention=sdpa": {"sdp_attention": True},
         "fsdp=full_shard": {"fsdp_version": 2, "fsdp_config.reshard_after_forward": True},
         "fsdp_offload=cpu": {"fsdp_config.offload_params": True},
+        "reduces_each_micro_step=True": {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch": True},
         "quantization=nf4": {"adapter": "qlora", "load_in_4bit": True},
         "method=lora": {"adapter": "lora", "lora_r": 16, "lora_alpha": 32, "lora_target_linear": True},
         **{

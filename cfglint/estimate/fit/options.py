@@ -76,6 +76,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("trainer asleep", tuple(_trainer_sleeps(job, plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
+        Knob("reduction", tuple(_reduction(plan))),
         Knob("batch", tuple(_micro_batches(job, plan))),
         Knob("sharding", tuple(_zero(plan))),
         Knob("sharding", tuple(_fsdp(plan))),
@@ -187,6 +188,13 @@ def _loss(plan: Plan) -> Iterator[Option]:
     ):
         facts = {"loss_kernel": "fused_linear"}
         yield Option("a fused linear cross-entropy (Liger)", facts, cost="not slower; needs liger-kernel", rank=0.2)
+
+
+def _reduction(plan: Plan) -> Iterator[Option]:
+    """``sync_each_batch`` (accelerate ``GradientAccumulationPlugin``): gradients stay sharded between micro-steps."""
+    if plan.whole_gradients:
+        facts = {"reduces_each_micro_step": True}
+        yield Option("gradients reduced in every micro-step", facts, cost="they travel in every micro-step", rank=1.8)
 
 
 def rank_sequences(job: TrainingJob, plan: Plan) -> int:

@@ -32,6 +32,8 @@ LOOSE_HIGH: Final = 0.05
 
 SHORT_SAMPLE: Final = 1024
 """Tokens that the longest of unpacked samples may have in practice (litgpt-config-hub, fms-pf: a third of the limit)."""
+SHORT_DEFAULT: Final = 256
+"""The same where no file states a limit (fms-mp: 280 tokens a sample under TRL's 1,024)."""
 
 
 def residual_regime(plan: Plan) -> str:
@@ -69,12 +71,15 @@ def favourable(plan: Plan) -> Plan | None:
         changes["images"] = False
     if plan.objective in HELPED:
         changes["small_helpers"] = True
-    if plan.sequence is not None and plan.sequence > SHORT_SAMPLE and ("sequence_length" in loose or not plan.packs):
-        changes["sequence"] = SHORT_SAMPLE
+    short = SHORT_DEFAULT if "sequence_length" in loose else SHORT_SAMPLE
+    if plan.sequence is not None and plan.sequence > short and ("sequence_length" in loose or not plan.packs):
+        changes["sequence"] = short
     if "gradient_checkpointing" in loose:
         changes["checkpointing"] = "full"
     if "attention" in loose:
         changes["attention"] = "flash2"
+    if "reduces_each_micro_step" in loose:
+        changes["whole_gradients"] = ""
     if "weight_dtype" in loose and plan.weight_dtype == "fp32":
         changes["weight_dtype"] = "bf16"
     if "framework" in loose or "optimizer" in loose:

@@ -13,6 +13,7 @@ from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
+from cfglint.jobs.defaults import in_force
 from cfglint.jobs.job import TrainingJob
 from cfglint.records import dataclass
 
@@ -84,6 +85,8 @@ class Plan:
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
+    whole_gradients: str = ""
+    """Dtype of the gradients that FSDP keeps whole between micro-steps: ``compute``, ``fp32``; empty where it keeps none."""
     trains_vision: bool = True
     """Vision and audio towers are trained with the language model; beside adapters they never are."""
     images: bool = True
@@ -212,6 +215,7 @@ def resolve(job: TrainingJob) -> Plan:
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
     _check_division(read, architecture, ranks)
+    accumulation = _accumulation(read, micro_batch, ranks.data)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -235,7 +239,7 @@ def resolve(job: TrainingJob) -> Plan:
         foreach=read.get("optimizer_foreach"),
         in_backward=read.flag("optimizer_in_backward", False),
         micro_batch=micro_batch,
-        accumulation=_accumulation(read, micro_batch, ranks.data),
+        accumulation=accumulation,
         sequence=tokens or _needed(read, "sequence_length", profile.sequence_length, default),
         packing=read.flag("packing", bool(tokens)),
         checkpointing=checkpointing,
@@ -259,6 +263,7 @@ def resolve(job: TrainingJob) -> Plan:
         sequence_parallel=read.flag("sequence_parallel", megatron and ranks.tensor > 1),
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
+        whole_gradients="" if method.adapter else _whole_gradients(read, profile, ranks.sharding, accumulation),
         transformers_version=_transformers_version(read, profile),
         trains_vision=read.flag("trains_vision", not profile.freezes_vision) and not method.adapter,
         quantizes_experts=read.flag("quantize_experts", False),
@@ -514,6 +519,21 @@ def _loss_kernel(read: Reader, profile: Profile, default: str) -> str:
             return "compiled"
         read.loose.add("loss_kernel")
     return read.text("loss_kernel", profile.loss_kernel) or "torch"
+
+
+def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation: int) -> str:
+    """What FSDP keeps whole between the micro-steps of an accumulation (:attr:`Profile.defers_reduction`)."""
+    if accumulation < 2 or not sharding.startswith("fsdp") or read.flag("reduces_each_micro_step", False):
+        return ""
+    if sharding == "fsdp2" and profile.defers_fsdp2:
+        release = read.job.versions.get("accelerate")
+        if release is None:
+            read.loose.add("reduces_each_micro_step")
+        elif not in_force(profile.defers_fsdp2, release):
+            return ""
+    if profile.defers_reduction:
+        read.assumptions.append("gradients are reduced in the last micro-step only: FSDP keeps them whole until then")
+    return profile.defers_reduction
 
 
 def _transformers_version(read: Reader, profile: Profile) -> str | None:

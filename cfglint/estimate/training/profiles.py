@@ -49,12 +49,14 @@ class Profile:
     unties: bool = False
     """A tied head is loaded as a parameter of its own."""
     lora_dropout: float = 0.0
-    defers_reduction: bool = False
+    defers_reduction: str = ""
     """Gradient accumulation skips reduction (``no_sync``), so FSDP keeps whole gradients between micro-steps.
 
-    litgpt does (litgpt-hub-04). Hugging Face's Trainer does not: the rows of fms-mp, which accumulate two steps, shrink
-    with the ranks as sharded gradients do.
+    Their dtype: ``compute``, in which parameters are gathered, or ``fp32`` (FSDP2 with fp32 reduction). Measured:
+    litgpt-hub-04, and fms-mp, whose peaks on 2, 4 and 8 GPUs are six bytes a sharded parameter and two a whole one.
     """
+    defers_fsdp2: str = ""
+    """Releases of accelerate from which the same holds for FSDP2; before, ``no_sync`` did nothing there."""
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     hold_logits: bool = False
@@ -85,14 +87,19 @@ class Profile:
     """Runs transformers' modeling code."""
 
 
-_TRANSFORMERS: Final = Profile("transformers", micro_batch_size=8, fsdp_upcasts_trainable=True)
+_TRAINER: Final = Profile(
+    "transformers", micro_batch_size=8, fsdp_upcasts_trainable=True, defers_reduction="compute", defers_fsdp2=">=1.11"
+)
+"""Trainer: ``Accelerator.no_sync`` around all micro-steps but the last (transformers ``trainer.py``, accelerate ``accelerator.py``)."""
+_TRANSFORMERS: Final = replace(_TRAINER, defers_reduction="", defers_fsdp2="")
+"""transformers' models in a loop of another kind."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
-    "transformers": _TRANSFORMERS,
+    "transformers": _TRAINER,
     # trl/trainer/sft_config.py: max_length 1024; gradient_checkpointing True and bf16 since 0.20
     "trl": replace(
-        _TRANSFORMERS,
+        _TRAINER,
         name="trl",
         sequence_length=1024,
         kbit_upcast=True,
@@ -100,10 +107,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         quantized_autocast=True,
     ),
     # axolotl/utils/schemas: sequence_len 512, micro_batch_size 1; bf16 weights under autocast
-    "axolotl": replace(_TRANSFORMERS, name="axolotl", micro_batch_size=1, kbit_upcast=True),
+    "axolotl": replace(_TRAINER, name="axolotl", micro_batch_size=1, kbit_upcast=True),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32
     "llamafactory": replace(
-        _TRANSFORMERS,
+        _TRAINER,
         name="llamafactory",
         sequence_length=2048,
         gradient_checkpointing="full",
@@ -111,7 +118,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         freezes_vision=True,
     ),
     "ms-swift": replace(
-        _TRANSFORMERS,
+        _TRAINER,
         name="ms-swift",
         micro_batch_size=1,
         gradient_checkpointing="full",
@@ -119,7 +126,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         freezes_vision=True,
     ),
     "unsloth": replace(
-        _TRANSFORMERS,
+        _TRAINER,
         name="unsloth",
         gradient_checkpointing="full",
         loss_kernel="fused_linear",
@@ -129,11 +136,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         offloads_checkpoints=True,
     ),
     "peft": replace(
-        _TRANSFORMERS, name="peft", pads_dynamically=False, kbit_upcast=True, hold_logits=True, micro_batch_size=None
+        _TRAINER, name="peft", pads_dynamically=False, kbit_upcast=True, hold_logits=True, micro_batch_size=None
     ),
-    "accelerate": replace(
-        _TRANSFORMERS, name="accelerate", pads_dynamically=False, hold_logits=True, micro_batch_size=None
-    ),
+    "accelerate": replace(_TRAINER, name="accelerate", pads_dynamically=False, hold_logits=True, micro_batch_size=None),
     "deepspeed": replace(
         _TRANSFORMERS, name="deepspeed", pads_dynamically=False, hold_logits=True, micro_batch_size=None
     ),
@@ -180,7 +185,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         unties=True,
         quantizes_head=True,
         lora_dropout=0.05,
-        defers_reduction=True,
+        defers_reduction="compute",
     ),
     # llm-foundry ``models/mpt``: flash-attn's fused cross entropy and low-precision norms are the defaults
     "llm-foundry": Profile(
@@ -261,6 +266,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         fsdp_upcasts_trainable=False,
         checkpoints_sublayers=True,
         adapter_dtype="weight",
+        defers_reduction="fp32",
         micro_batch_size=None,
     ),
     # ROLL ``distributed/strategy/fsdp2_strategy.py`` and ``models/model_providers.py`` (Aug 2026): trained models in fp32 under
@@ -271,6 +277,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         compute_dtype="bf16",
         attention="flash2",
         fsdp_upcasts_trainable=False,
+        defers_reduction="fp32",
         micro_batch_size=None,
     ),
     # prime-rl ``configs/trainer.py`` (Aug 2026): optimization_dtype and reduce_dtype float32, gathered in bf16, ``ac`` and

@@ -77,8 +77,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
     whole = 0.0
-    if plan.accumulation > 1 and plan.profile.defers_reduction:
-        whole = states.trainable * (stored if plan.adapter else gathered)
+    if plan.whole_gradients:
+        whole = states.trainable * (4.0 if plan.whole_gradients == "fp32" else gathered)
     experts = parameters.experts * expert_padding(plan, parameters)
     block = (parameters.linear * packed + experts + parameters.rest) / layers
     # only what is trained has gradients to reduce
