@@ -16,6 +16,9 @@ from ..trainer import adapters, argument, shown, trainer_readings
 LARGE_MODEL = 3_000_000_000
 """Parameters from which a model's fine-tuning rates are well below those of small encoders."""
 
+SEVEN_BILLION = 6_500_000_000
+"""Parameters from which the bound itself is reported: 1e-4 is the rate that is copied from adapters."""
+
 ADAMS = (
     "adamw", "adam_mini", "paged_adamw", "stable_adamw", "fused_adam", "optimi_adamw", "ademamix", "paged_ademamix",
 )  # fmt: skip
@@ -29,7 +32,7 @@ NAMED_SIZE = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9])")
 class LearningRateOutOfRange(Rule):
     """The learning rate is far from what full fine-tuning, or adapters, of such a model use.
 
-    Full fine-tuning of a large model with Adam uses 1e-6 to 1e-4; adapters start from zero and need about ten times as
+    Full fine-tuning of a large model with Adam uses 1e-6 to 5e-5; adapters start from zero and need about ten times as
     much, 1e-5 to 1e-3. Most often one of the two is copied to the other: full fine-tuning at an adapter's rate diverges
     or forgets the model, adapters at a full rate hardly learn, and neither is said anywhere.
 
@@ -49,7 +52,9 @@ class LearningRateOutOfRange(Rule):
         "https://arxiv.org/abs/2305.14314",
     )
     parameters = {
-        "full_most": Parameter(1e-4, "above this rate full fine-tuning is reported; recipes use 1e-6 to 5e-5"),
+        "full_most": Parameter(
+            1e-4, "above this rate, and from 7B at it, full fine-tuning is reported; recipes use 1e-6 to 5e-5"
+        ),
         "adapter_least": Parameter(2e-6, "up to this rate adapters are reported; recipes use 1e-5 to 5e-4"),
         "adapter_most": Parameter(5e-3, "above this rate adapters are reported"),
     }
@@ -120,10 +125,10 @@ class LearningRateOutOfRange(Rule):
             low, high, usual = bounds.get("adapter_least"), bounds.get("adapter_most"), "1e-5 to 1e-3 is usual"
             what = "adapters"
         else:
-            low, high, usual = None, bounds.get("full_most"), "1e-6 to 1e-4 is usual"
+            low, high, usual = None, bounds.get("full_most"), "1e-6 to 5e-5 is usual"
             what = "full fine-tuning"
         below = low is not None and rate.value <= low
-        above = high is not None and rate.value > high
+        above = high is not None and (rate.value > high or (rate.value == high and self._size(job) >= SEVEN_BILLION))
         if not below and not above:
             return
         yield self.finding(

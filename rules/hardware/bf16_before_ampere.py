@@ -162,10 +162,9 @@ class Bf16BeforeAmpere(Rule):
                     f"{FRAMEWORK_TITLES.get(compute.origin.framework, compute.origin.framework)} switches bf16 on by itself",
                 )
             return compute, compute, "bf16 is on"
-        if compute is not None and compute.value == "none" and weights is not None and weights.value == "bf16":
-            if isinstance(weights.origin, FileOrigin):
-                return None, weights, "the model is loaded in bf16"
-            return None
+        loaded = weights is not None and weights.value == "bf16" and isinstance(weights.origin, FileOrigin)
+        if loaded and compute is not None and compute.value == "none":
+            return None, weights, "the model is loaded in bf16"
         if job.value("quantization") in ("nf4", "nf4-double", "fp4"):
             for reading in job.readings:
                 for route in COMPUTE_DTYPES:

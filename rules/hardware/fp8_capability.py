@@ -32,7 +32,7 @@ class Fp8Capability(Rule):
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/config.py",
         "https://github.com/kijai/ComfyUI-HunyuanVideoWrapper/issues/98",
     )
-    catalogue = ("hw.fp8-te-capability",)
+    catalogue = ("hw.fp8-te-capability", "hw.fp8-recipe-capability")
     good = (
         example(
             "accelerate.yaml",

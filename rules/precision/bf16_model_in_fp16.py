@@ -36,7 +36,7 @@ class Bf16ModelInFp16(Rule):
     How sure: what the checkpoint was trained in comes from its config or the catalogue. Many such models (Llama, Mistral)
     do train in fp16 with loss scaling, so it is a warning where the accelerator has bf16 and information where it is not
     known; on GPUs without bf16 fp16 is the right choice and nothing is said. Families with measured overflow are fp16-overflow's.
-    A model that is not known, of a family with reports under DeepSpeed (Baichuan), is information.
+    A model that is not known, of a family with reports under DeepSpeed, or of Baichuan, is information.
     """
 
     code = "PRC002"
@@ -136,8 +136,9 @@ class Bf16ModelInFp16(Rule):
         if match is not None and match.family.level != "isolated":
             return
         native, sourced = self._native(job)
-        if native is None and match is not None and not match.family.not_bf16 and uses_deepspeed(job):
-            yield self._reported(job, fact, match)
+        if native is None and match is not None and not match.family.not_bf16:
+            if uses_deepspeed(job) or match.family.without_deepspeed:
+                yield self._reported(job, fact, match)
             return
         if native not in BF16:
             return

@@ -42,6 +42,8 @@ class Family:
     """Shorter sequences gave no overflow."""
     not_bf16: bool = False
     """The reports are of checkpoints that were not trained in bf16."""
+    without_deepspeed: bool = False
+    """An isolated family that failed in fp16 without DeepSpeed as well."""
 
 
 _ISSUE: Final = "https://github.com/huggingface/transformers/issues/"
@@ -128,8 +130,12 @@ FAMILIES: Final = (
     ),
     Family(
         ("baichuan",), "isolated", "backward",
-        "the loss scale fell to its minimum with Baichuan under DeepSpeed",
-        ("https://github.com/hiyouga/LlamaFactory/issues/251", "https://github.com/hiyouga/LlamaFactory/issues/986"),
+        "the loss scale fell to its minimum with Baichuan under DeepSpeed, and LoRA of Baichuan2 had a loss of zero",
+        (
+            "https://github.com/hiyouga/LlamaFactory/issues/251", "https://github.com/hiyouga/LlamaFactory/issues/986",
+            "https://github.com/hiyouga/LlamaFactory/issues/950",
+        ),
+        without_deepspeed=True,
     ),
 )  # fmt: skip
 
@@ -152,7 +158,7 @@ _NAMES: Final = (
     (re.compile(r"^deepseek-(?:coder-)?v2"), "deepseek_v2"),
     (re.compile(r"^glm-4\.[5-7]"), "glm4_moe"),
     (re.compile(r"(?:^|[-_.])bloomz?(?:[-_.]|$)"), "bloom"),
-    (re.compile(r"^baichuan2?-\d+b"), "baichuan"),
+    (re.compile(r"^baichuan2?(?:-\d+b|$)"), "baichuan"),
 )
 """Names that say the family where no config is known. Only the owners below use them for nothing else."""
 _OWNERS: Final = (
