@@ -9,6 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from .dropped_in import DROPPED_IN
 from .removed_argument import INSTEAD
 from .server import arguments, exact_version, readings, since
 
@@ -67,11 +68,12 @@ class DeprecatedArgument(Rule):
                 argument = engine_argument("vllm", f"--{name}")
                 if argument is None or release is None or not argument.deprecated_in:
                     continue
-                if argument.absent_from is not None and since(job, argument.absent_from):
+                dropped = DROPPED_IN.get(name, argument.absent_from)
+                if dropped is not None and since(job, dropped):
                     continue
                 if version_key(argument.deprecated_in[0]) > version_key(release):
                     continue
-                gone = f", and {argument.absent_from} does not have it" if argument.absent_from else ""
+                gone = f", and {dropped} does not have it" if dropped else ""
                 yield self.finding(
                     f"{argument.name} is deprecated in vLLM {release}{gone}",
                     reading.origin(key),

@@ -13,15 +13,9 @@ from cfglint.lint.finding import Confidence, Finding, Fix, Severity
 from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
+from .dropped_in import DROPPED_IN
 from .server import arguments, managed, readings, since, statement, version
 
-DROPPED_IN = {
-    "disable_log_requests": "0.17.0",
-    "calculate_kv_scales": "0.28.0",
-    "override_attention_dtype": "0.28.0",
-}
-"""Where the release that dropped an argument is known exactly (kserve#6037, vLLM's own change log); elsewhere the samples
-of the catalogue give the first release seen without it."""
 INSTEAD = {
     "disable_log_requests": "leave it out: requests are not logged unless --enable-log-requests is given",
     "swap_space": "leave it out: the V1 engine does not swap to host memory",
@@ -68,7 +62,7 @@ SPECULATIVE = {
     "ngram_prompt_lookup_max": "prompt_lookup_max",
     "ngram_prompt_lookup_min": "prompt_lookup_min",
 }
-"""Arguments of before 0.8 to keys of ``--speculative-config``."""
+"""Arguments of before 0.8.3 to keys of ``--speculative-config``."""
 WITHOUT_EFFECT = frozenset({"disable_log_requests", "use_v2_block_manager", "num_lookahead_slots", "swap_space"})
 """What these asked for is what releases without them do."""
 
@@ -81,7 +75,8 @@ class RemovedArgument(Rule):
 
     How sure: arguments were read from the source of eight releases between 0.4.3 and 0.33.0. With the version stated
     (image tag, requirements, settings) it is an error. Without it, or with a tag such as ``latest``, it is a warning: an
-    older release may still be meant. Between two samples that differ nothing is said.
+    older release may still be meant. When most arguments went is known to the release; where it is not, nothing is said between
+    two samples that differ.
     """
 
     code = "SRV001"
@@ -196,7 +191,7 @@ class RemovedArgument(Rule):
         where = [reading.origin(key) for reading, key in found]
         unknown = "" if stated else "; the vLLM version is not stated here"
         return self.finding(
-            f"{keys}: from 0.8 on speculation is set by --speculative-config alone{unknown}",
+            f"{keys}: from 0.8.3 on speculation is set by --speculative-config alone{unknown}",
             *where,
             help="--speculative-config '{"
             + ", ".join(f'"{SPECULATIVE[key.lstrip("-").replace("-", "_")]}": …' for _, key in found)

@@ -10,6 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from .dropped_in import VARIABLES_DROPPED_IN
 from .server import exact_version, launch_of, runs_vllm, since, version
 
 INSTEAD = {
@@ -41,7 +42,7 @@ class RemovedEnvironment(Rule):
     It is ignored without a word (newer releases log "Unknown vLLM environment variable"): the attention backend, the MoE
     kernel or the profiler that it chose is not chosen any more.
 
-    How sure: the variables were read from vllm/envs.py of eight releases up to 0.33.0. With the version stated it is a
+    How sure: the variables were read from vllm/envs.py of eight releases up to 0.33.0, and of twelve between them. With the version stated it is a
     warning, without it information. Plugins may read variables of their own; only names vLLM once had are reported.
     """
 
@@ -84,7 +85,11 @@ class RemovedEnvironment(Rule):
             if release is None:
                 return
         for name, word in launch.environment.items():
-            if not name.startswith("VLLM_") or environment_known_at("vllm", name, release or NEWEST) is not False:
+            gone = VARIABLES_DROPPED_IN.get(name)
+            dropped = release is not None and gone is not None and since(job, gone)
+            if not name.startswith("VLLM_"):
+                continue
+            if not dropped and environment_known_at("vllm", name, release or NEWEST) is not False:
                 continue
             if release is None and not (name in TELLING or (name == "VLLM_USE_V1" and word.text == "0")):
                 continue

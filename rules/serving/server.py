@@ -233,8 +233,8 @@ def docker_run(launch: Launch | None) -> ContainerRun | None:
 
 
 BACKEND_VARIABLE = "VLLM_ATTENTION_BACKEND"
-BACKEND_VARIABLE_UNTIL = "0.18.1"
-"""Read in 0.12.0 (vllm/envs.py) and not in this release."""
+BACKEND_VARIABLE_UNTIL = "0.15.1"
+"""Read in 0.14.0 (vllm/envs.py) and not in this release."""
 
 
 def attention_backend(job: ServingJob) -> Fact[str] | None:
