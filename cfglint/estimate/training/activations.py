@@ -178,6 +178,9 @@ def activations_of(
     for key, count, own in groups:
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, own)
+        if checkpointed and style.returns_scores and numerics.modeling and numerics.attention == "eager":
+            returned = shape.batch * shape.heads * shape.sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
+            footprint = replace(footprint, forward_plain=footprint.forward_plain + returned)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
         if checkpointed and plan.profile.checkpoints_sublayers:
             kept += 3 * footprint.input

@@ -320,6 +320,7 @@ class BlockWriter:
             scores = tape.scale(scores)
         if style.position_bias:
             scores = tape.alias((scores,), scores_elements, scores.dtype)
+        named = scores
         scores = tape.alias((scores,), scores_elements, scores.dtype)
         if style.sinks:
             return self._with_sinks(scores, v, width, rows)
@@ -330,6 +331,8 @@ class BlockWriter:
             probabilities = tape.to(probabilities, q.dtype)
         else:
             probabilities = self._softmax(scores, q.dtype)
+            if style.returns_scores and numerics.modeling:
+                tape.keep(named)  # the name is bound anew to what the softmax gives
         if numerics.attention_dropout:
             mask = tape.op((), scores_elements, "bool")
             probabilities = tape.op((probabilities, mask), scores_elements, probabilities.dtype, save=(mask,))

@@ -97,6 +97,8 @@ class Style:
     """Eager attention puts a learned score beside each row before the softmax and cuts it off after (gpt-oss)."""
     math_attention: bool = False
     """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
+    returns_scores: bool = False
+    """Eager blocks return their attention weights, which the model's loop holds while the next block runs (Falcon)."""
     score_cap: bool = False
     query_scaled: bool = False
     """Queries multiplied by a constant before attention (OPT)."""
@@ -211,6 +213,7 @@ STYLES: Final[Mapping[str, Style]] = {
         gated=False,
         activation="gelu",
         softmax_fp32=False,
+        returns_scores=True,
         math_attention=True,
     ),
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
@@ -356,7 +359,7 @@ def style_of(architecture: Architecture) -> tuple[Style, bool]:
     if architecture.model_type == "falcon" and config.get("parallel_attn") is False:
         changes["parallel"] = changes["one_norm"] = False
     if architecture.model_type == "falcon" and config.get("new_decoder_architecture"):
-        changes["one_norm"] = False
+        changes["one_norm"] = config.get("num_ln_in_parallel_attn") == 1  # Falcon 2
         changes["math_attention"] = False
     if known and not style.gated and architecture.gated_mlp and style.norm != "t5":
         changes.pop("gated", None)

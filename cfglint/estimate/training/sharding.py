@@ -12,6 +12,7 @@ checkpointing leaves on them, until backward ends.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from cfglint.estimate.training.formats import format_of
@@ -37,7 +38,7 @@ class Windows:
     outer_buffer: float = 0.0
     """The flat all-gather buffer of the outer group: there until the next group was copied out of its own."""
     block: float = 0.0
-    """One block's gathered parameters."""
+    """One block's gathered parameters: the largest's where one is gathered at a time, else the average."""
     copied_blocks: float = 0.0
     """Blocks' worth of parameters and buffers while one block is copied out of its buffer, the one before still held."""
     forward_blocks: float = 0.0
@@ -80,7 +81,11 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     if plan.whole_gradients:
         whole = states.trainable * (4.0 if plan.whole_gradients == "fp32" else gathered)
     experts = parameters.experts * expert_padding(plan, parameters)
-    block = (parameters.linear * packed + experts + parameters.rest) / layers
+    routed = parameters.routed - parameters.experts
+    dense = ((parameters.linear - routed) * packed + parameters.rest) / layers
+    share, adjacent = _routed_layers(plan) if plan.reshard else (1.0, True)
+    block = dense + (routed * packed + experts) / (layers * share)
+    beside = 1.0 if adjacent else dense / block
     # only what is trained has gradients to reduce
     trained = states.trainable / layers if plan.adapter else block
     outer_trained = 0.0 if plan.adapter else outer
@@ -89,10 +94,10 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer=outer * gathered,
             outer_buffer=outer * gathered,
             block=block * gathered,
-            copied_blocks=3,
-            forward_blocks=2,
+            copied_blocks=2 + beside,
+            forward_blocks=1 + beside,
             head_blocks=1,
-            backward_blocks=2 if plan.reshard else 0,
+            backward_blocks=1 + beside if plan.reshard else 0,
             reshard=plan.reshard,
             reduce=trained * reduced,
             outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
@@ -104,9 +109,9 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
         return Windows(
             outer=outer * gathered,
             block=block * gathered,
-            forward_blocks=2,
+            forward_blocks=1 + beside,
             head_blocks=0,
-            backward_blocks=2 if plan.reshard else 0,
+            backward_blocks=1 + beside if plan.reshard else 0,
             reshard=plan.reshard,
             reduce=0.0 if plan.adapter else block * gathered,
             outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
@@ -116,6 +121,15 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             keeps_inputs=plan.adapter and plan.checkpointing == "full",
         )
     return _zero(plan, parameters, states, gathered)
+
+
+def _routed_layers(plan: Plan) -> tuple[float, bool]:
+    """Share of the layers that have routed experts, and whether two of them follow each other; the others gather less."""
+    layers = plan.architecture.layers if plan.architecture is not None else ()
+    routed = [layer.feed_forward == "moe" for layer in layers]
+    if not any(routed):
+        return 1.0, True
+    return sum(routed) / len(routed), any(map(all, pairwise(routed)))
 
 
 def _zero(plan: Plan, parameters: Parameters, states: States, size: float) -> Windows:
