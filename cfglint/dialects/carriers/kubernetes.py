@@ -185,11 +185,20 @@ def container_commands(command: Node | None, args: Node | None) -> Iterator[tupl
     yield from script_commands([*words_of(command), *words_of(args)])
 
 
+COMMAND_IN_ONE = re.compile(r"(\S*/)?(vllm|python3?|text-generation-launcher|lmdeploy|trtllm-serve)\s+\S")
+"""A whole command as one item of a list: no program is called so, yet what is meant can be read."""
+
+
 def script_commands(words: list[Word]) -> Iterator[tuple[list[Word], Command | None]]:
     """The words themselves, or the commands of the script in ``sh -c 'script'``."""
     texts = [w.text for w in words]
     script_at = _shell_script(texts)
     if script_at is None:
+        if words and COMMAND_IN_ONE.match(words[0].text):
+            whole = parse_shell("", words[0].text).script
+            meant = whole.commands if whole is not None else []
+            if len(meant) == 1:
+                words = [_moved(word, words[0]) for word in meant[0].words] + words[1:]
         yield words, None
         return
     script_word = words[script_at]
