@@ -288,6 +288,13 @@ def test_whose_gradients_stay_whole(framework: str, version: int, releases: dict
     assert one <= PARAMETERS * 4 / 8 * 1.001
 
 
+def test_whole_gradients_are_said_to_be_whole() -> None:
+    made = estimate("trl", 8, **FSDP, gradient_accumulation_steps=4)
+    (gradients,) = (c for c in made.memory.components if c.name == "gradients")
+    assert gradients.formula == "8.03 B × 2 bytes, whole until the last micro-step"
+    assert "gradients are reduced in the last micro-step only: FSDP keeps them whole until then" in made.assumptions
+
+
 def test_where_the_release_is_open_the_low_end_has_them_sharded() -> None:
     facts = {**FSDP, "fsdp_version": 2, "gradient_accumulation_steps": 4, "micro_batch_size": 1}
     one_release = estimate("trl", 8, versions={"accelerate": "1.12"}, **facts).memory.allocated

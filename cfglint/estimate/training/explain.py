@@ -86,7 +86,10 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             continue
         if name == "gradients":
             split = shard if plan.shards_gradients else ""
-            rows.append((name, size, f"{billions(trainable)} × {states.gradient_bytes:g} bytes{split}"))
+            each = f"{states.gradient_bytes:g} bytes{split}"
+            if plan.whole_gradients and size > states.gradients:
+                each = f"{size / trainable:.0f} bytes, whole until the last micro-step"
+            rows.append((name, size, f"{billions(trainable)} × {each}"))
         elif name == "activations":
             how = {"none": "kept", "full": "block inputs, one block recomputed"}.get(
                 plan.checkpointing, plan.checkpointing
