@@ -308,8 +308,8 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
     return None
 
 
-_MODEL_PATH: Final = re.compile(r"/(.*/)?[^/]*\d[^/]*/?(?<!\.sh)(?<!\.py)(?<!\.bash)$")
-"""A folder whose name has a figure in it, as those of models do and programs' hardly."""
+_MODEL_PATH: Final = re.compile(r"(/(.*/)?|[\w.-]+/)[^/]*\d[^/]*/?(?<!\.sh)(?<!\.py)(?<!\.bash)$")
+"""A Hub id, or a folder, whose name has a figure in it, as those of models do and programs' hardly."""
 UNMISTAKABLE = frozenset(
     {
         "gpu_memory_utilization",

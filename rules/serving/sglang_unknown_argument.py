@@ -21,7 +21,8 @@ FIRST, LAST, AFTER = "0.3.6", "0.5.23", "0.5.24"
 class SglangUnknownArgument(Rule):
     """Argument that no SGLang release has.
 
-    SGLang's parser ends with "unrecognized arguments" before the model is loaded.
+    SGLang's parser ends with "unrecognized arguments" before the model is loaded. Unlike vLLM's it takes dashes alone:
+    ``--enable_metrics`` is none of its arguments.
 
     How sure: names, aliases and unambiguous beginnings of names are known from seven releases up to 0.5.23. It is an error
     where the release is stated and within those, or where a known argument is spelled almost the same; a warning else, and
@@ -33,7 +34,10 @@ class SglangUnknownArgument(Rule):
     family = "serving"
     severity = "error"
     kinds = ("serve",)
-    evidence = ("https://docs.sglang.io/advanced_features/server_arguments.html",)
+    evidence = (
+        "https://docs.sglang.io/advanced_features/server_arguments.html",
+        "https://github.com/sgl-project/sglang/issues/5032",
+    )
     catalogue = ("cli-unknown-flag", "cfg-unknown-key")
     good = (
         example(
@@ -46,6 +50,11 @@ class SglangUnknownArgument(Rule):
         example(
             "serve.sh",
             "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --mem-fraction-statik 0.85",
+            count=1,
+        ),
+        example(
+            "serve.sh",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --enable_metrics",
             count=1,
         ),
     )
@@ -65,6 +74,18 @@ class SglangUnknownArgument(Rule):
             for key in reading.root.index:
                 name = key.replace("-", "_")
                 if name in OWN or len(name) <= 3 or not name.replace("_", "").isalnum():
+                    continue
+                written = reading.root.index[key].key.raw.partition("=")[0]
+                if written.startswith("--") and "_" in written and engine_argument("sglang", written) is not None:
+                    yield self.finding(
+                        f"SGLang writes its arguments with dashes, and does not know {written}",
+                        reading.origin(key),
+                        help=written.replace("_", "-"),
+                        severity="info" if foreign else "error",
+                        confidence="medium" if foreign else "high",
+                        data={"argument": name},
+                        job=job,
+                    )
                     continue
                 if engine_argument("sglang", f"--{name}") is not None or begins_argument("sglang", name):
                     continue
