@@ -64,7 +64,7 @@ class UtilizationRange(Rule):
             highest = self.options["highest"]
             if share > highest:
                 yield self.finding(
-                    f"gpu_memory_utilization {share:g} leaves {1 - share:.0%} of the device for CUDA graphs, NCCL and other processes",
+                    f"gpu_memory_utilization {share:g} leaves {f'{1 - share:.0%}' if share < 1 else 'nothing'} of the device for CUDA graphs, NCCL and other processes",
                     fact,
                     help="gpu_memory_utilization: 0.95",
                     severity="warning",

@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Scalar
 
-from .server import arguments, before, readings
+from .server import arguments, before, readings, version
 
 JSON = frozenset({
     "speculative_config", "compilation_config", "hf_overrides", "limit_mm_per_prompt", "kv_transfer_config",
@@ -22,8 +22,8 @@ JSON = frozenset({
 """Arguments whose value is a JSON object."""
 NUMBER_TOO = frozenset({"compilation_config"})
 """Taken as a plain number in some releases."""
-PAIRS_UNTIL = "0.8"
-"""Before it ``--limit-mm-per-prompt image=2,video=1`` was the form (nullable_kvs in vllm/engine/arg_utils.py, 0.6.6)."""
+PAIRS_UNTIL = "0.10"
+"""Before it ``--limit-mm-per-prompt image=2,video=1`` was taken (nullable_kvs in vllm/engine/arg_utils.py, 0.6.6 to 0.9.2)."""
 
 
 class BrokenJson(Rule):
@@ -31,9 +31,10 @@ class BrokenJson(Rule):
 
     The shell, or YAML, takes the quotes away before vLLM sees the text: ``--limit-mm-per-prompt {"image":2}`` without outer
     quotes arrives as ``{image:2}`` and the parser ends with "Value … cannot be converted". ``image=2`` is the form of
-    releases before 0.8.
+    releases before 0.10.
 
-    How sure: the text is read as the shell or YAML leaves it, then as JSON. Values with variables are left alone.
+    How sure: the text is read as the shell or YAML leaves it, then as JSON. Values with variables are left alone. The old form
+    without a stated release is a warning.
     """
 
     code = "SRV013"
@@ -79,9 +80,11 @@ class BrokenJson(Rule):
                 flag = f"--{name.replace('_', '-')}"
                 yield self.finding(
                     f"{flag} gets {shown[:60]!r}, which is no JSON"
-                    + (": the form name=number went with 0.8" if pairs else ""),
+                    + (f": the form name=number went with {PAIRS_UNTIL}" if pairs else ""),
                     reading.origin(key),
                     help=f"{flag} '{{\"…\": …}}' in single quotes, or {flag}.key value",
+                    severity="warning" if pairs and version(job) is None else "error",
+                    confidence="medium" if pairs and version(job) is None else "high",
                     job=job,
                 )
 
