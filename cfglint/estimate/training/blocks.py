@@ -305,11 +305,17 @@ class BlockWriter:
             elif numerics.mask and not cross:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
             out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
-            if 0 < style.rotary < 1 or style.rotary_cat or shape.kv_lora_rank:
+            by_head = 0 < style.rotary < 1 and not style.rotary_by_token
+            if by_head or style.rotary_cat or shape.kv_lora_rank:
                 # concatenated queries are laid out by head, and so is the output: transposing it copies
                 out = tape.op((out,), width, q.dtype)
             return out
         scores_elements = rows * keys
+        if numerics.modeling and style.fused_qkv and shape.batch > 1 and not cross:
+            # matmul folds batch and heads into one dimension: of views of the fused projection only by copying them
+            q, k, v = (tape.op((x,), x.elements, x.dtype) if tape.is_view(x) else x for x in (q, k, v))
+        if numerics.modeling and style.scores_fp32 and not numerics.autocast:
+            q, k = tape.to(q, "fp32"), tape.to(k, "fp32")
         scores = tape.op((q, k), scores_elements, q.dtype, save=(q, k))
         if style.alibi_mask and numerics.modeling:
             return self._with_alibi(scores, v, width)
@@ -327,8 +333,8 @@ class BlockWriter:
         if style.softmax_fp32 or (numerics.autocast and numerics.cuda):
             wide = tape.to(scores, "fp32")
             tape.keep(scores)
-            probabilities = self._softmax(wide, q.dtype)
-            probabilities = tape.to(probabilities, q.dtype)
+            probabilities = self._softmax(wide, v.dtype)
+            probabilities = tape.to(probabilities, v.dtype)
         else:
             probabilities = self._softmax(scores, q.dtype)
             if style.returns_scores and numerics.modeling:

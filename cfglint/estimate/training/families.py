@@ -87,12 +87,16 @@ class Style:
     """Share of the head that is rotated; 0 for learned, ALiBi or relative positions."""
     rotary_cat: bool = False
     """The rotated and the passed part are concatenated even where nothing is passed (Phi-3)."""
+    rotary_by_token: bool = False
+    """Queries and keys are rotated before tokens and heads change places (GPT-J)."""
     activation: str = "silu"
     gated: bool = True
     embed_scale: bool = False
     logit_cap: bool = False
     softmax_fp32: bool = True
     """Eager attention upcasts the softmax (``dtype=torch.float32``); T5 and GPT-2 do not."""
+    scores_fp32: bool = False
+    """Eager attention multiplies fp32 copies of queries and keys (GPT-J, GPT-Neo)."""
     sinks: bool = False
     """Eager attention puts a learned score beside each row before the softmax and cuts it off after (gpt-oss)."""
     math_attention: bool = False
@@ -217,10 +221,19 @@ STYLES: Final[Mapping[str, Style]] = {
         math_attention=True,
     ),
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
-    "gptj": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.25, gated=False, activation="gelu_new"),
+    "gptj": Style(
+        norm="layernorm",
+        parallel=True,
+        one_norm=True,
+        rotary=0.25,
+        rotary_by_token=True,
+        scores_fp32=True,
+        gated=False,
+        activation="gelu_new",
+    ),
     "gpt2": replace(_LAYERNORM_PLAIN, fused_qkv=True, softmax_fp32=False),
     "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", own_loss=True, causal_buffer="model"),
-    "gpt_neo": replace(_LAYERNORM_PLAIN, causal_buffer="layer"),
+    "gpt_neo": replace(_LAYERNORM_PLAIN, causal_buffer="layer", scores_fp32=True),
     "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom", packed_mask=False),
     "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
     "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True, packed_mask=False),
@@ -373,6 +386,7 @@ _HIDDEN_DROPOUT: Final = (
     "resid_dropout",
     "dropout_rate",
     "hidden_dropout",
+    "residual_dropout",
     "dropout",
 )
 ENCODER_DROPOUT: Final = 0.1
@@ -395,15 +409,20 @@ ENCODERS: Final = frozenset(
 )
 
 
+RESIDUAL_DROPOUT: Final[Mapping[str, float]] = {"seed_oss": 0.1}
+"""What decoders drop of the residual stream where their configs are silent (transformers ``configuration_*.py``)."""
+
+
 def dropout_of(architecture: Architecture) -> tuple[float, float]:
     """Dropout on attention and on the residual stream, as the config states it."""
-    default = ENCODER_DROPOUT if architecture.model_type in ENCODERS - {"modernbert"} else 0.0
+    encoder = ENCODER_DROPOUT if architecture.model_type in ENCODERS - {"modernbert"} else 0.0
 
-    def stated(names: tuple[str, ...]) -> float:
+    def stated(names: tuple[str, ...], default: float) -> float:
         for name in names:
             value = architecture.config.get(name)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return float(value)
         return default
 
-    return stated(_ATTENTION_DROPOUT), stated(_HIDDEN_DROPOUT)
+    residual = RESIDUAL_DROPOUT.get(architecture.model_type, encoder)
+    return stated(_ATTENTION_DROPOUT, encoder), stated(_HIDDEN_DROPOUT, residual)

@@ -132,6 +132,10 @@ class Tape:
         self._bytes.append(elements * DTYPE_BYTES[dtype])
         return Value(len(self._bytes) - 1, elements, dtype, grad, node)
 
+    def is_view(self, value: Value) -> bool:
+        """Whether it is a part of a larger tensor."""
+        return value.bytes < self._bytes[value.storage]
+
     def keep(self, *values: Value) -> None:
         """These are still held by a Python name at this point."""
         at = len(self._nodes) - 1
