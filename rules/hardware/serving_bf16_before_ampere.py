@@ -15,8 +15,8 @@ from ..precision.serving_fp16_refused import REFUSED
 from ..serving.server import all_below, before, dtype, readings, runs_vllm, served, since, stated, version
 
 AMPERE = (8, 0)
-FALLS_BACK_BY = "0.10.2"
-"""First sampled release in which ``auto`` takes another dtype where the GPU has no bf16; 0.8.5 refuses."""
+FALLS_BACK_BY = "0.9.0"
+"""The first release in which ``auto`` takes another dtype where the GPU has no bf16; 0.8.5 refuses."""
 REFUSES_UNTIL = "0.9"
 BF16 = ("bfloat16", "bf16")
 

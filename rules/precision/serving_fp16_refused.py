@@ -18,8 +18,8 @@ REFUSED = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 """``_FLOAT16_NOT_SUPPORTED_MODELS`` of vllm/config/model.py, 0.10.2 to 0.33.0."""
 UNSTABLE = frozenset({"t5", "mt5"})
 """Known to overflow in fp16 (transformers issue 9295), and not refused."""
-REFUSED_SINCE = "0.10.2"
-"""First sampled release with the list; 0.8.5 has none. gemma2 and gemma3 give empty or endless output there."""
+REFUSED_SINCE = "0.9.1"
+"""The first release with the list; 0.9.0 has none. gemma2 and gemma3 give empty or endless output there."""
 PLAMO2_UNTIL = "0.26"
 NAMED = re.compile(r"(gemma-?[23]|glm-?4)(?![.\dnv])", re.IGNORECASE)
 """In the name of a model whose config is not at hand; Gemma 3n, GLM-4.5 and GLM-4V are other models."""
@@ -36,7 +36,7 @@ NAMED_KINDS = {
 class ServingFp16Refused(Rule):
     """float16 for a model that overflows in it: vLLM refuses, or answers are empty or endless.
 
-    Activations of Gemma 2, Gemma 3 and GLM-4 leave fp16's range. From 0.10 on vLLM ends with "The model type 'gemma3' does not
+    Activations of Gemma 2, Gemma 3 and GLM-4 leave fp16's range. From 0.9.1 on vLLM ends with "The model type 'gemma3' does not
     support float16. Reason: Numerical instability"; before, and in other engines, the server starts and answers with
     padding tokens or exclamation marks.
 
@@ -85,7 +85,7 @@ class ServingFp16Refused(Rule):
         if refused:
             effect = f"vLLM {in_words(version(job))} refuses to start"
         elif runs_vllm(job) and version(job) is None and kind not in UNSTABLE:
-            effect = "vLLM refuses to start from 0.10 on, and answers are empty or endless before"
+            effect = "vLLM refuses to start from 0.9.1 on, and answers are empty or endless before"
         else:
             effect = "answers are empty or endless"
         edits = [replace_value(r, ("dtype",), instead) for r in readings(job) if r.entry("dtype") is not None][:1]
