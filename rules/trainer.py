@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ HF_TRAINERS = ("hf-training-args", "trl", "llamafactory", "axolotl", "ms-swift")
 COMMANDS = frozenset({"trl", "llamafactory", "axolotl"})
 """Those of them whose files hold a run's whole arguments: what they leave out takes the framework's default."""
 
+
+NAMED_SIZE = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9])")
+"""Billions of parameters as models' names state them: ``Baichuan2-13B-Base``. For models the catalogue does not have."""
 
 OWN_LOOP = "open-instruct"
 """Scripts that take transformers' argument names but train in a loop of their own."""
@@ -190,6 +194,18 @@ def data_parallel_ranks(job: TrainingJob) -> int | None:
             return None
         world //= size
     return world
+
+
+def parameter_count(job: TrainingJob) -> int:
+    """The model's parameters: from the catalogue or its config, else as its name states them, else 0."""
+    row = job.model.row if job.model is not None else None
+    total = getattr(row, "params_total", None)
+    if total is None and job.architecture is not None:
+        total = job.architecture.total_parameters
+    if total is None:
+        named = NAMED_SIZE.search(str(job.value("model_id") or "").rsplit("/", 1)[-1])
+        total = int(float(named.group(1)) * 1e9) if named else 0
+    return total if isinstance(total, int) else 0
 
 
 def adapters(job: TrainingJob) -> bool | None:

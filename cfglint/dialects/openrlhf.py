@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint.dialects.base import Dialect, Launch
+from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import Program, basename
 from cfglint.dialects.flags import open_ended, read_flags
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, attention, dtype, integer, text
+from cfglint.dialects.values import FactReader, attention, because, dtype, evidence, integer, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
-from cfglint.source.node import Span
+from cfglint.source.node import Document, Mapping, Span
 
 BOOLEANS: Final = frozenset({
     "bf16", "flash_attn", "gradient_checkpointing", "packing_samples", "adam_offload", "load_in_4bit", "apply_chat_template",
@@ -147,10 +147,36 @@ def _state_rollout(facts: FactReader, whole: bool) -> None:
     facts.boolean("trainer_sleeps", "deepspeed_enable_sleep", "ds.enable_sleep")
 
 
+_ONLY_HERE: Final = frozenset({
+    "colocate_all_models", "colocate_actor_ref", "vllm_num_engines", "actor_num_gpus_per_node", "ref_num_gpus_per_node",
+    "micro_train_batch_size", "micro_rollout_batch_size", "vllm_sync_backend", "adam_offload", "prompt_max_len",
+    "generate_max_len", "packing_samples", "remote_rm_url", "vllm_enable_sleep",
+})  # fmt: skip
+"""Flags no other trainer has, for files that wrappers write them to."""
+_WITH_RAY: Final = frozenset({
+    "colocate_all_models", "vllm_num_engines", "actor_num_gpus_per_node", "ref_num_gpus_per_node", "micro_rollout_batch_size",
+    "vllm_enable_sleep",
+})  # fmt: skip
+
+
 class OpenRlhf(Dialect):
     name = "openrlhf"
     title = "OpenRLHF"
-    summary = "OpenRLHF's commands, under deepspeed or Ray"
+    summary = "OpenRLHF's commands, under deepspeed or Ray, and files of its flags"
+    markers = frozenset({"pretrain"})
+
+    def recognise(self, document: Document, root: Mapping) -> Recognition | None:
+        """Its flags as a file, as wrappers keep them."""
+        found = evidence(root, tuple(sorted(_ONLY_HERE)))
+        if "pretrain" not in root or len(found) < 2:
+            return None
+        return Recognition(45, because(["pretrain", *found[:2]]))
+
+    def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
+        task = "train_ppo_ray" if root.index.keys() & _WITH_RAY else "train_sft"
+        reading = Reading("openrlhf", document, root, why=f"openrlhf {task}", framework="openrlhf")
+        reading.context.update(command=task)
+        yield _read(reading, task, True)
 
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         task = _task(started)
@@ -161,36 +187,38 @@ class OpenRlhf(Dialect):
         parsed.mapping.span = Span(min(w.span.start for w in words), max(w.span.end for w in words))
         reading = Reading("openrlhf", launch.document, parsed.mapping, why=f"openrlhf {task}", framework="openrlhf")
         reading.context.update(standalone=True, command=task)
-        facts = FactReader(reading)
-        reading.facts.state("framework", "openrlhf", reading.origin())
-        for key in ("pretrain", "model.model_name_or_path", "actor.model_name_or_path"):
-            if facts.text("model_id", key) is not None:
-                if is_unknown(facts.value(key)):
-                    reading.facts.state("model_id", UNKNOWN, facts.origin(key))
-                else:
-                    facts.reference("model", key, base="cwd")
-                break
-        if task in _OTHERS:
-            reading.role = "part"
-            reading.context["trains"] = False
-            yield reading
-            return
-        _state_precision(facts)
-        facts.integer("micro_batch_size", "micro_train_batch_size", "train.micro_batch_size", low=1)
-        facts.integer("global_batch_size", "train_batch_size", "train.batch_size", low=1)
-        facts.integer("gradient_accumulation_steps", "accumulated_gradient", low=1)
-        _state_lengths(facts)
-        _state_method(facts, task)
-        _state_sharding(facts)
-        facts.number("learning_rate", "learning_rate", "actor_learning_rate", "adam.lr", "actor.adam.lr", low=0)
-        facts.number("max_grad_norm", "max_norm", low=0)
-        facts.number("epochs", "max_epochs", "train.max_epochs", low=0)
-        whole = not open_ended(parsed.positionals)
-        if task == "train_ppo_ray":
-            _state_rollout(facts, whole)
-        if whole:
-            _state_defaults(facts)
-        yield reading
+        yield _read(reading, task, not open_ended(parsed.positionals))
+
+
+def _read(reading: Reading, task: str, whole: bool) -> Reading:
+    facts = FactReader(reading)
+    reading.facts.state("framework", "openrlhf", reading.origin())
+    for key in ("pretrain", "model.model_name_or_path", "actor.model_name_or_path"):
+        if facts.text("model_id", key) is not None:
+            if is_unknown(facts.value(key)):
+                reading.facts.state("model_id", UNKNOWN, facts.origin(key))
+            else:
+                facts.reference("model", key, base="cwd")
+            break
+    if task in _OTHERS:
+        reading.role = "part"
+        reading.context["trains"] = False
+        return reading
+    _state_precision(facts)
+    facts.integer("micro_batch_size", "micro_train_batch_size", "train.micro_batch_size", low=1)
+    facts.integer("global_batch_size", "train_batch_size", "train.batch_size", low=1)
+    facts.integer("gradient_accumulation_steps", "accumulated_gradient", low=1)
+    _state_lengths(facts)
+    _state_method(facts, task)
+    _state_sharding(facts)
+    facts.number("learning_rate", "learning_rate", "actor_learning_rate", "adam.lr", "actor.adam.lr", low=0)
+    facts.number("max_grad_norm", "max_norm", low=0)
+    facts.number("epochs", "max_epochs", "train.max_epochs", low=0)
+    if task == "train_ppo_ray":
+        _state_rollout(facts, whole)
+    if whole:
+        _state_defaults(facts)
+    return reading
 
 
 def _state_defaults(facts: FactReader) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cfglint.jobs.facts import DefaultOrigin
@@ -11,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, argument, shown, trainer_readings
+from ..trainer import adapters, argument, parameter_count, shown, trainer_readings
 
 LARGE_MODEL = 3_000_000_000
 """Parameters from which a model's fine-tuning rates are well below those of small encoders."""
@@ -23,10 +22,6 @@ ADAMS = (
     "adamw", "adam_mini", "paged_adamw", "stable_adamw", "fused_adam", "optimi_adamw", "ademamix", "paged_ademamix",
 )  # fmt: skip
 """Beginnings of optimizer names whose steps have the size of the learning rate."""
-
-
-NAMED_SIZE = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9])")
-"""Billions of parameters as models' names state them: ``Baichuan2-13B-Base``. For models the catalogue does not have."""
 
 
 class LearningRateOutOfRange(Rule):
@@ -118,7 +113,7 @@ class LearningRateOutOfRange(Rule):
         if not trainer_readings(job) or argument(job, "rl") is not None:
             return  # a preference or reinforcement method the job's method has no word for
         optimizer = job.value("optimizer")
-        if not isinstance(optimizer, str) or not optimizer.startswith(ADAMS) or self._size(job) < LARGE_MODEL:
+        if not isinstance(optimizer, str) or not optimizer.startswith(ADAMS) or parameter_count(job) < LARGE_MODEL:
             return
         bounds = {name: value for name, value in self.options.items() if isinstance(value, (int, float))}
         if adapters(job):
@@ -128,23 +123,15 @@ class LearningRateOutOfRange(Rule):
             low, high, usual = None, bounds.get("full_most"), "1e-6 to 5e-5 is usual"
             what = "full fine-tuning"
         below = low is not None and rate.value <= low
-        above = high is not None and (rate.value > high or (rate.value == high and self._size(job) >= SEVEN_BILLION))
+        above = high is not None and (
+            rate.value > high or (rate.value == high and parameter_count(job) >= SEVEN_BILLION)
+        )
         if not below and not above:
             return
         yield self.finding(
-            f"learning rate {shown(float(rate.value))} for {what} of {self._size(job) / 1e9:.1f} B parameters: {usual}",
+            f"learning rate {shown(float(rate.value))} for {what} of {parameter_count(job) / 1e9:.1f} B parameters: {usual}",
             rate,
             (job.fact("method"), what),
             help="adapters take about ten times the rate of full fine-tuning",
             job=job,
         )
-
-    def _size(self, job: TrainingJob) -> int:
-        row = job.model.row if job.model is not None else None
-        total = getattr(row, "params_total", None)
-        if total is None and job.architecture is not None:
-            total = job.architecture.total_parameters
-        if total is None:
-            named = NAMED_SIZE.search(str(job.value("model_id") or "").rsplit("/", 1)[-1])
-            total = int(float(named.group(1)) * 1e9) if named else 0
-        return total if isinstance(total, int) else 0

@@ -29,7 +29,7 @@ class ColocatedVllmShare(Rule):
     the sum is too much. Otherwise a share above 0.5 is a warning for full training and information for adapters; TRL's own
     default is 0.3. With sleep mode (in ms-swift `sleep_level`) the share is free during the step, but on waking it must fit
     beside what training keeps: information from 0.7 on. In OpenRLHF `--colocate_all_models` shares the GPUs and
-    `--vllm_enable_sleep` frees them. The shares are parameters; `server` mode is left out. Where neither the mode nor TRL's release is stated it is
+    `--vllm_enable_sleep` frees them. ms-swift's default share is 0.9. The shares are parameters; `server` mode is left out. Where neither the mode nor TRL's release is stated it is
     information: TRL shares the GPUs by default since 1.0.
     """
 
@@ -120,7 +120,10 @@ class ColocatedVllmShare(Rule):
             return
         open_release = by_default and not always_at_least(version, COLOCATES_FROM)
         share = argument_number(job, "vllm_gpu_memory_utilization")
-        if share is None or not 0 < share.value <= 1:
+        by_framework = share is None and mode == "colocate" and "ms-swift" in dialects
+        if by_framework:
+            share = job.fact("rollout_gpu_memory_utilization")  # ms-swift's own default: 0.9
+        if share is None or not isinstance(share.value, (int, float)) or not 0 < share.value <= 1:
             return
         if not sleeps and not open_release and job.hardware.accelerator is not None:
             memory = context.estimate(job).memory
@@ -144,7 +147,8 @@ class ColocatedVllmShare(Rule):
             return
         severity: Severity = "info" if adapters(job) or sleeps or open_release else "warning"
         yield self.finding(
-            f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}, {1 - share.value:.0%} is left "
+            f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}"
+            f"{' (by default)' if by_framework else ''}, {1 - share.value:.0%} is left "
             "for training on it"
             + (
                 f" (TRL {COLOCATES_FROM} and later share the GPUs unless vllm_mode says server)" if open_release else ""

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, uses_deepspeed
+from ..trainer import adapters, parameter_count, uses_deepspeed
 
 STATE_BYTES = 12
 """fp32 copy and two fp32 moments of each trained parameter, which DeepSpeed's CPU Adam steps on the host."""
@@ -32,7 +32,8 @@ class OffloadHostMemory(Rule):
 
     How sure: the bytes are DeepSpeed's own count. It is an error where 12 bytes per parameter alone exceed a host memory that
     SLURM or Kubernetes states (and the number of machines is known), a warning where the full count does. Where nothing states the host's memory it is
-    information, from 64 GiB on. Adapters train few parameters: then nothing is said.
+    information, from 64 GiB on. A model that is not known is counted as its name says, and never an error. Adapters train few
+    parameters: then nothing is said.
     """
 
     code = "MEM010"
@@ -97,10 +98,11 @@ class OffloadHostMemory(Rule):
         optimizer, parameters = job.offload_optimizer, job.offload_parameters
         if optimizer is None or optimizer.value != "cpu" or job.partial or adapters(job) is not False:
             return
-        if not job.zero_stage or job.architecture is None or not uses_deepspeed(job):
+        if not job.zero_stage or not uses_deepspeed(job):
             return
-        total = job.architecture.total_parameters
-        if not isinstance(total, int) or total <= 0:
+        known = job.architecture.total_parameters if job.architecture is not None else None
+        total = known or parameter_count(job)
+        if total <= 0:
             return
         nodes = job.hardware.nodes or 1
         kept = PARAMETER_BYTES if parameters is not None and parameters.value == "cpu" else 0
@@ -114,8 +116,8 @@ class OffloadHostMemory(Rule):
                 return
             # one machine is an assumption where nothing says how many there are
             certain = low > host and job.hardware.nodes is not None
-            severity = "error" if certain else "warning"
-            confidence = "high" if certain else "medium"
+            severity = "error" if certain and known else "warning"
+            confidence = "high" if certain and known else "medium"
             against = f"it has {host / GIB:.0f}"
         else:
             least = self.options["unstated_from"]
@@ -127,7 +129,7 @@ class OffloadHostMemory(Rule):
             f"the offloaded optimizer takes {low / GIB:.0f}–{high / GIB:.0f} GiB of host memory{each}, {against}",
             (optimizer, f"{STATE_BYTES}–{WITH_GRADIENTS_BYTES} bytes per trained parameter"),
             (parameters, f"{PARAMETER_BYTES} bytes per parameter") if kept else None,
-            (job.model_id, f"{total / 1e9:.2f} B parameters"),
+            (job.model_id, f"{total / 1e9:.2f} B parameters" if known else f"{total / 1e9:g} B by its name"),
             help="offload to NVMe, train adapters, use an 8-bit optimizer on the GPU, or take a machine with more memory",
             severity=severity,
             confidence=confidence,

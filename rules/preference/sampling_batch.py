@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import integer
+from cfglint.dialects.values import boolean, integer
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import TrainingJob
 from cfglint.records import dataclass
@@ -61,7 +61,18 @@ def training_processes(job: TrainingJob) -> tuple[int | None, Fact[Any] | None]:
         if launched and isinstance(fact.value, int) and fact.value > 0:
             nodes = next((f.value for f in job.statements("nodes") if isinstance(f.origin, FileOrigin)), 1)
             return (fact.value * nodes, fact) if isinstance(nodes, int) else (None, None)
+    if vllm_has_devices(job):
+        return None, None
     return job.hardware.world_size, job.gpus_per_node
+
+
+def vllm_has_devices(job: TrainingJob) -> bool:
+    """Whether vLLM generates on GPUs of its own, so that not all of the machine's train: ``vllm_device`` up to TRL 0.15, and
+    server mode."""
+    on, mode, device = setting(job, "use_vllm"), setting(job, "vllm_mode"), setting(job, "vllm_device")
+    if on is None or boolean(on.value) is not True:
+        return False
+    return device is not None or (mode is not None and str(mode.value).lower() == "server")
 
 
 def in_words(processes: int) -> str:
