@@ -10,13 +10,26 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..serving.server import all_below, attention_backend, runs_vllm, since, statement, switch, text, version
+from ..serving.server import (
+    all_below,
+    attention_backend,
+    before,
+    runs_vllm,
+    served,
+    since,
+    statement,
+    switch,
+    text,
+    version,
+)
 
 AMPERE = (8, 0)
 NAMED = {"TRITON_ATTN": (8, 9), "FLASH_ATTN": (9, 0)}
 """Backends chosen by name and the compute capability their FP8 cache needs: Triton's conversion, FlashAttention 3."""
 ADA = (8, 9)
 PREFIX_KERNEL = ("enable_chunked_prefill", "enable_prefix_caching")
+FLASHINFER_SINCE = "0.11.1"
+"""From here on vLLM asks its backends in turn, and FlashInfer's takes the cache (platforms/cuda.py of 0.11.0 and 0.11.1)."""
 V1_ALONE = "0.11"
 """From here on the V0 engine, whose xFormers kernels took FP8 caches on older GPUs, is gone."""
 
@@ -29,8 +42,8 @@ class Fp8CacheCapability(Rule):
     8.0 to 8.6 FlashInfer can have it, Triton's and FlashAttention's kernels cannot; FlashAttention's needs 9.0, and e4m3.
 
     How sure: read in vllm/v1/attention/backends and platforms/cuda.py of 0.33.0. Below 8.0 it is an error for releases from
-    0.11 on and a warning without a stated release; above it is said only where the backend is chosen by name, or for chunked
-    prefill and prefix caching in releases before 0.11 (vllm#7714).
+    0.11 on and a warning without a stated release; above it is said only where the backend is chosen by name, for 0.11.0, which
+    takes Triton's by itself, or for chunked prefill and prefix caching in releases before 0.11 (vllm#7714).
     """
 
     code = "HWF103"
@@ -42,6 +55,7 @@ class Fp8CacheCapability(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/attention/backends/triton_attn.py",
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/platforms/cuda.py",
         "https://github.com/vllm-project/vllm/issues/7714",
+        "https://github.com/vllm-project/vllm/issues/26431",
     )
     catalogue = ("kv-fp8-triton-pre-ada", "kv-fp8-flashattn-fa3", "kv-fp8e5m2-flashattn")
     good = (
@@ -55,6 +69,15 @@ class Fp8CacheCapability(Rule):
         example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --kv-cache-dtype fp8", gpu="L4", gpus=1),
     )
     bad = (
+        example(
+            {
+                "serve.sh": "vllm serve Qwen/Qwen3-8B --kv-cache-dtype fp8",
+                "requirements.txt": "vllm==0.11.0",
+            },
+            gpu="RTX-3090",
+            gpus=1,
+            count=1,
+        ),
         example(
             {
                 "serve.sh": "vllm serve Qwen/Qwen2.5-7B-Instruct --dtype half --kv-cache-dtype fp8",
@@ -113,7 +136,26 @@ class Fp8CacheCapability(Rule):
             )
             return
         if needed is None and not name:
+            yield from self._triton_by_itself(job, cache)
             yield from self._prefix_kernel(job, cache)
+
+    def _triton_by_itself(self, job: ServingJob, cache: Fact[str]) -> Iterator[Finding]:
+        """0.11.0 takes Triton's kernel for every FP8 cache but Hopper's, whether the device can have it or not."""
+        if not since(job, V1_ALONE) or not before(job, FLASHINFER_SINCE) or not all_below(job, ADA):
+            return
+        arch, certain = served(job)
+        if arch is not None and arch.mla is not None:
+            return
+        sure = arch is not None and certain
+        yield self.finding(
+            f"vLLM 0.11.0 takes the Triton backend for an FP8 KV cache, which has none on {job.hardware.name} (compute capability below 8.9)",
+            cache,
+            (job.gpu, job.hardware.name),
+            help="VLLM_ATTENTION_BACKEND=FLASHINFER, vLLM 0.11.1 or later, or kv_cache_dtype: auto",
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
+            job=job,
+        )
 
     def _prefix_kernel(self, job: ServingJob, cache: Fact[str]) -> Iterator[Finding]:
         """Chunked prefill and prefix caching in the V0 engine: a Triton kernel, whatever the backend of the rest."""

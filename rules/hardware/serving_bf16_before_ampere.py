@@ -25,7 +25,7 @@ class ServingBf16BeforeAmpere(Rule):
     """bf16 on a GPU without it: compute capability below 8.0 (V100, T4, RTX 20).
 
     With ``dtype: bfloat16`` vLLM's worker ends with "Bfloat16 is only supported on GPUs with compute capability of at least
-    8.0" after the weights were fetched. ``auto`` takes the checkpoint's bf16: up to 0.8.5 it ends the same way, from 0.10.2 on
+    8.0" after the weights were fetched. ``auto`` takes the checkpoint's bf16: up to 0.8.5 it ends the same way, from 0.9 on
     it falls back to float16, or to float32 for models that vLLM refuses in float16, which doubles the weights.
 
     How sure: every accelerator that the name can mean must be an NVIDIA one below 8.0. The checkpoint's dtype is from its

@@ -15,7 +15,7 @@ from cfglint.lint.rule import Rule, example
 from ..serving.server import all_below, before, dtype, readings, runs, runs_vllm, served, since, version
 
 REFUSED = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
-"""``_FLOAT16_NOT_SUPPORTED_MODELS`` of vllm/config/model.py, 0.10.2 to 0.33.0."""
+"""``_FLOAT16_NOT_SUPPORTED_MODELS`` of vllm/config/model.py, 0.9.1 to 0.33.0."""
 UNSTABLE = frozenset({"t5", "mt5"})
 """Known to overflow in fp16 (transformers issue 9295), and not refused."""
 REFUSED_SINCE = "0.9.1"
