@@ -427,3 +427,28 @@ def test_a_name_states_the_format_where_the_row_does_not(name: str, base: str) -
     small, large = (serving_of(framework_version="0.27.1", model=model, gpu="H200").weights for model in (name, base))
     assert small is not None and large is not None
     assert 0.25 < small / large < 0.36
+
+
+def test_the_longest_video_is_profiled() -> None:
+    """Qwen2.5-VL-7B of 0.23 on an A100 at 0.22: 114,688 tokens of video, -14.28 GiB of cache; a short length or no video spares it."""
+    facts = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "gpu": "A100 80GB", "framework_version": "0.23.0"}
+    long = serving_of(gpu_memory_utilization=0.22, max_model_len=128000, **facts)
+    assert long.kv_cache is not None and long.activation_peak is not None
+    assert long.kv_cache.expected / GIB == pytest.approx(-14.28, abs=0.6)
+    for setting in ({"max_model_len": 8192}, {"max_model_len": 128000, "limit_mm_per_prompt": {"video": 0}}):
+        peak = serving_of(**facts, **setting).activation_peak
+        assert peak is not None and peak < 0.25 * long.activation_peak
+    # A length that nobody states may be a short one.
+    unstated = serving_of(gpu_memory_utilization=0.22, **facts).kv_cache
+    assert unstated is not None and unstated.high > 0 > unstated.expected
+
+
+def test_the_cache_of_a_video_that_is_counted_too_long() -> None:
+    """Qwen3-VL-30B-A3B of 0.11 at TP 4 on RTX 3090: a cache of 153,600 embeddings, each with three inner layers' features."""
+    serving = serving_of(
+        framework_version="0.11.0", model="Qwen/Qwen3-VL-30B-A3B-Instruct", gpu="RTX 3090", gpus_per_node=4, tensor_parallel_size=4,
+        gpu_memory_utilization=0.9, max_model_len=65536,
+    )  # fmt: skip
+    assert serving.kv_cache is not None and serving.kv_tokens is not None
+    assert serving.kv_cache.expected / GIB == pytest.approx(2.31, abs=0.2)
+    assert serving.kv_tokens.low <= 100752 <= serving.kv_tokens.high

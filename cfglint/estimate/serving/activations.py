@@ -24,9 +24,11 @@ V1_RESIDUALS = 4
 V0_RESIDUALS = 3
 """The same without torch.compile: 110,592 bytes a token for Llama-3.1-8B, as vllm#10517 measures."""
 PIXEL_CHANNELS = 3
-PLAIN_ATTENTION, ROTARY_ATTENTION = 7, 14
-"""Hidden-size buffers of an encoder's attention: fused and separate query, key and value, and output; with eager rotary
-embeddings query and key also in fp32, before and after (17.2 GiB for six full-size images of a 7B Qwen2-VL in V0)."""
+PLAIN_ATTENTION, FUSED_ROTARY, ROTARY_ATTENTION = 7, 10, 14
+"""Hidden-size buffers of an encoder's attention: fused and separate query, key and value, and output; with fused rotary kernels the
+fused ones, query and key made contiguous and rotated, the value's copy, the output and the normed input (Qwen2_5_VisionAttention of
+0.19; 15.3 GiB for a video of 114,688 tokens through Qwen2.5-VL-7B in 0.23); with eager rotary embeddings query and key also in fp32,
+before and after (17.2 GiB for six full-size images of a 7B Qwen2-VL in V0)."""
 STATE_CHUNK = 64
 """Tokens per chunk of the gated delta rule's prefill kernel, which keeps one state a chunk (fla chunk_gated_delta_rule)."""
 
@@ -66,6 +68,8 @@ class Profile:
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
     image_tokens: Mapping[str, int] = field(default_factory=dict)
     """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
+    encoder_budget: int = 0
+    """Embeddings that the encoder's cache is profiled with, where they are more than the pass makes."""
     compiles_tables: str = "no"
     """Whether compiling benchmarks the kernel that reads the embedding with a table of the same size: ``yes``,
     ``perhaps`` or ``no``."""
@@ -150,14 +154,16 @@ def encoder_tokens(arch: Architecture, profile: Profile) -> int:
 
 
 def encoder_leftovers(arch: Architecture, profile: Profile) -> float:
-    """What the encoder's profiling leaves alive: embeddings of a full budget of image tokens, and their pixels."""
+    """What the encoder's profiling leaves alive: embeddings of a full budget of vision tokens, and their pixels."""
     side = pixel_side(arch)
     if not profile.images or not side or profile.runner != "V1":
         return 0.0
     vision = arch.config["vision_config"]
     frames = vision.get("temporal_patch_size", 2 if arch.model_type.startswith("qwen") else 1)
     pixels = side * side * PIXEL_CHANNELS * (frames if isinstance(frames, int) else 1)
-    return encoder_tokens(arch, profile) * profile.element * (arch.hidden_size + pixels)
+    tokens = encoder_tokens(arch, profile)
+    embeddings = arch.hidden_size * (1 + int(vision_data()["deepstack"].get(arch.model_type, 0)))
+    return profile.element * (max(tokens, profile.encoder_budget) * embeddings + tokens * pixels)
 
 
 def encoder_peak(arch: Architecture, profile: Profile, tp: int) -> float:
@@ -173,8 +179,12 @@ def encoder_peak(arch: Architecture, profile: Profile, tp: int) -> float:
         return 0.0
     inner = width if isinstance(width, int) else 4 * hidden
     patches = encoder_tokens(arch, profile) * (side / patch) ** 2
-    eager_rotary = profile.eager_rotary and arch.model_type in vision_data()["rotary"]
-    attention = (ROTARY_ATTENTION if eager_rotary else PLAIN_ATTENTION) * hidden / tp
+    buffers = PLAIN_ATTENTION
+    if profile.eager_rotary and arch.model_type in vision_data()["rotary"]:
+        buffers = ROTARY_ATTENTION
+    elif arch.model_type in vision_data()["fused_rotary"]:
+        buffers = FUSED_ROTARY
+    attention = buffers * hidden / tp
     return patches * profile.element * (2 * hidden + max(2 * inner / tp, attention)) + encoder_leftovers(arch, profile)
 
 
@@ -239,7 +249,7 @@ def profiled_peak(
     if stage == 0:
         encoder = encoder_peak(arch, profile, tp)
         if encoder:
-            candidates.append((encoder, f"encoder pass over {encoder_tokens(arch, profile)} image tokens", "encoder"))
+            candidates.append((encoder, f"encoder pass over {encoder_tokens(arch, profile)} vision tokens", "encoder"))
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)
     sampling = max(0.0, max(candidates)[0] - others)
     least = max(low, others) if low else max(candidates)[0]

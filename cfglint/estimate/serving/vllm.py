@@ -4,6 +4,7 @@ non-torch memory, CUDA graphs, and the KV cache that is left."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cfglint.catalog.accelerators import GDDR_ECC, Accelerator
@@ -396,7 +397,7 @@ class _Vllm:
         # With adapters every size is captured with and without them.
         return captures * (2 if self.s.boolean("enable_lora") else 1), largest
 
-    def _profile(self, settings: VllmSettings, stage: int) -> Profile:
+    def _profile(self, settings: VllmSettings, stage: int, videos: bool = True) -> Profile:
         counts = self.laws.constant("multiprocessors")
         name = self.gpu.id.upper().replace(" ", "") if self.gpu else ""
         units = next(
@@ -408,6 +409,9 @@ class _Vllm:
         if self.s.boolean("language_model_only"):
             images = False
         bounds = self.laws.value("image_tokens", self.version)
+        video, budget = self._video_tokens(settings, image_tokens(self.arch, bounds)) if images and videos else (0, 0)
+        if video:
+            bounds = {**bounds, self.arch.model_type: video}
         sequences, one = settings.max_num_seqs, image_tokens(self.arch, bounds) if images else 0
         if self.runner == "V0" and one:
             # V0 profiles a model with images on as many prompts as hold one image each.
@@ -425,9 +429,31 @@ class _Vllm:
             pipelined=self.sharding.pipeline > 1,
             images=images,
             image_tokens=bounds,
+            encoder_budget=budget,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
             compiles_tables="no" if settings.eager else str(self.laws.value("compile_benchmarks", self.version)),
         )
+
+    def _peak(self, settings: VllmSettings, stage: int, profile: Profile) -> ProfiledPeak:
+        peak = profiled_peak(self.arch, self.sharding, stage, profile, self.scheme)
+        if profile.encoder_budget and self.s.raw("max_model_len") is None:
+            # A length that nobody states here may be stated elsewhere, and then the video is shorter.
+            shorter = self._profile(settings, stage, videos=False)
+            least = profiled_peak(self.arch, self.sharding, stage, shorter, self.scheme)
+            peak = replace(peak, low=min(peak.low, least.low))
+        return peak
+
+    def _video_tokens(self, settings: VllmSettings, image: int) -> tuple[int, int]:
+        """Tokens of the video that the encoder is profiled with, and of its cache, where they are more than an image's."""
+        law = self.laws.value("video_tokens", self.version).get(self.arch.model_type)
+        limit = self.s.raw("limit_mm_per_prompt")
+        none = isinstance(limit, Mapping) and str(limit.get("video", 1)) == "0"
+        if law is None or none or self.runner == "V0" or settings.max_model_len is None:
+            return 0, 0
+        room = settings.max_model_len - (image if law.get("beside_image") else 0)
+        tokens = int(law["frames"]) * max(1, min(int(law["most"]), room // int(law["frames"])))
+        budget = int(law.get("budget", tokens))
+        return (tokens, budget) if budget > image else (0, 0)
 
     def _workspace_mib(self) -> float:
         """cuBLAS' workspace and small buffers; the old engine's runs leave as much on any device."""
@@ -473,7 +499,7 @@ class _Vllm:
         if settings is None or self.capacity is None:
             memory.missing.append("gpu")
             if settings is not None:
-                peak = profiled_peak(self.arch, self.sharding, fullest, self._profile(settings, fullest), self.scheme)
+                peak = self._peak(settings, fullest, self._profile(settings, fullest))
                 serving.activation_peak = peak.bytes
             return estimate
         self._fill(estimate, settings, parts)
@@ -539,7 +565,7 @@ class _Vllm:
         estimated = graphs
         for index, (weights, extra) in enumerate(parts):
             profile = self._profile(settings, index)
-            peak = profiled_peak(self.arch, self.sharding, index, profile, self.scheme)
+            peak = self._peak(settings, index, profile)
             error = ACTIVATION_ERROR[peak.driver] + unsure
             activation = Interval(
                 peak.low * (1 - error), peak.bytes, peak.high * (AMD_PEAK if self._amd() else 1 + error)
