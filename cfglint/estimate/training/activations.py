@@ -11,7 +11,7 @@ from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
-from cfglint.estimate.training.families import ENCODERS, Style, dropout_of, slots_of, style_of
+from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
@@ -21,7 +21,9 @@ from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
 from cfglint.records import dataclass
 
-RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention", "conv"})
+RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention"})
+QUERYLESS: Final = frozenset({*RECURRENT, "conv"})
+"""Mixers that project their input at once, and call no part of it query, key or value."""
 RECURRENT_HEAD: Final = 64
 """Head size of a recurrent mixer where it stands in for attention; only its product with the heads matters."""
 
@@ -142,6 +144,12 @@ def _dense_mask(plan: Plan) -> bool:
     return plan.packing
 
 
+def _adapted(layer: Layer, numerics: Numerics) -> bool:
+    """Whether a block may have adapters: mixers without queries, keys and values have none on these names."""
+    own = ALL_LINEAR - {"q", "k", "v"} if layer.mixer in QUERYLESS else ALL_LINEAR
+    return bool(numerics.lora_slots & own or numerics.expert_adapters)
+
+
 def activations_of(
     plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool, cuda: bool = False
 ) -> Activations:
@@ -169,9 +177,14 @@ def activations_of(
     frozen_input = plan.adapter and not checkpointed and layers[0] == 0 and not plan.modules_to_save
     groups = [(kind, sum(1 for _ in group), numerics) for kind, group in groupby(selected, key=_kind)]
     if frozen_input and groups:
-        # without checkpointing nothing makes the embeddings' output require a gradient
-        kind, count, _ = groups[0]
-        groups[:1] = [
+        # without checkpointing nothing makes the embeddings' output require a gradient, until a block has adapters
+        still = 0
+        while still < len(groups) - 1 and not _adapted(groups[still][0], numerics):
+            kind, count, _ = groups[still]
+            groups[still] = (kind, count, replace(numerics, input_grad=False))
+            still += 1
+        kind, count, _ = groups[still]
+        groups[still : still + 1] = [
             (kind, 1, replace(numerics, input_grad=False)),
             *([(kind, count - 1, numerics)] if count > 1 else []),
         ]
@@ -315,6 +328,7 @@ def _shape(
         rope_dim=mla.qk_rope_head_dim if mla else 0,
         cross_sequence=sequence if layer.cross_attention else 0,
         has_mixer=layer.mixer != "none",
+        convolves=layer.mixer == "conv",
         has_feed_forward=layer.feed_forward != "none",
         moe_loop=moe is not None and plan.profile.modeling and separate_experts(plan),
     )

@@ -108,6 +108,8 @@ class Shape:
     """Keys each query sees; ``sequence`` where 0."""
     moe_loop: bool = False
     has_mixer: bool = True
+    convolves: bool = False
+    """The mixer is a gated short convolution (LFM2)."""
     has_feed_forward: bool = True
 
     @property
@@ -410,6 +412,8 @@ class BlockWriter:
         tape, shape, style = self.tape, self.shape, self.style
         if shape.kv_lora_rank:
             return self._latent_attention(x)
+        if shape.convolves:
+            return self._short_convolution(x)
         n, d = self.n, shape.head_dim
         width_q, width_kv = shape.heads * d, shape.kv_heads * d
         if style.fused_qkv:
@@ -431,6 +435,18 @@ class BlockWriter:
         out = self.attend(q, k, v, n * width_q, cross)
         tape.keep(q, k, v)
         return self.project(out, "o", width_q, shape.hidden)
+
+    def _short_convolution(self, x: Value) -> Value:
+        """``B * x``, a depthwise convolution over a few tokens, ``C *`` its output (transformers ``modeling_lfm2.py``)."""
+        tape, width, whole = self.tape, self.shape.hidden, self.t * self.shape.hidden
+        joined = self.project(x, "qkv", width, 3 * width)
+        b, c, inner = tape.split(joined, whole, whole, whole)
+        gated = tape.mul(b, inner)
+        mixed = tape.op((gated,), whole, gated.dtype, save=(gated,))
+        out = tape.mul(c, mixed)
+        laid_out = tape.op((out,), whole, out.dtype)  # transpose(-1, -2).contiguous()
+        tape.keep(x, joined)
+        return self.project(laid_out, "o", width, width)
 
     def _latent_attention(self, x: Value) -> Value:
         """Multi-head latent attention as in DeepSeek-V2/V3's modeling code."""
