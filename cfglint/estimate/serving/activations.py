@@ -68,6 +68,8 @@ class Profile:
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
     image_tokens: Mapping[str, int] = field(default_factory=dict)
     """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
+    expert_chunk: int = 0
+    """Tokens that the experts' kernels take at once; 0 for all."""
     encoder_budget: int = 0
     """Embeddings that the encoder's cache is profiled with, where they are more than the pass makes."""
     compiles_tables: str = "no"
@@ -204,7 +206,11 @@ def profiled_peak(
     chosen = sharding.stages[stage]
     layers = arch.layers[chosen.start : chosen.stop]
     split = tp if sharding.expert_ranks == 1 else 1
-    workspace = expert_workspace(arch, profile.tokens, element, split, scheme)
+    gathered = profile.tokens * sharding.data if arch.moe else profile.tokens
+    workspace = expert_workspace(arch, min(gathered, profile.expert_chunk or gathered), element, split, scheme)
+    if gathered > profile.tokens:
+        # Every rank of data parallelism runs its experts on all ranks' tokens, gathered before and reduced after.
+        workspace += 2 * gathered * hidden * element
     # Weights and activations in 8 bits: the kernel's quantized copy of its input stands beside it.
     copies = 1.0 if scheme is not None and scheme.name in ("w8", "int8", "w8a8") else 0.0
     widest, what = 0.0, "layer"

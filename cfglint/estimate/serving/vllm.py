@@ -429,6 +429,7 @@ class _Vllm:
             pipelined=self.sharding.pipeline > 1,
             images=images,
             image_tokens=bounds,
+            expert_chunk=int(self.laws.value("expert_chunk", self.version)),
             encoder_budget=budget,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
             compiles_tables="no" if settings.eager else str(self.laws.value("compile_benchmarks", self.version)),
