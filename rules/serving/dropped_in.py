@@ -1,4 +1,4 @@
-"""The releases that dropped arguments and variables of vLLM, where they are known exactly."""
+"""The releases that dropped arguments and variables of vLLM and SGLang, where they are known exactly or nearly so."""
 
 DROPPED_IN = {
     "quantization_param_path": "0.7.0",
@@ -91,3 +91,41 @@ VARIABLES_DROPPED_IN = {
     "VLLM_SLEEP_WHEN_IDLE": "0.18.0",
 }
 """The first release read whose vllm/envs.py has lost a variable; 0.14.0 and 0.15.1 are neighbours here."""
+SGLANG_DROPPED_IN = {
+    "disable_disk_cache": "0.4.2",
+    "disable_flashinfer": "0.4.2",
+    "disable_flashinfer_sampling": "0.4.2",
+    "disable_nan_detection": "0.4.2",
+    "enable_overlap_schedule": "0.4.2",
+    "disable_jump_forward": "0.4.4",
+    "file_storage_pth": "0.4.4",
+    "n_share_experts_fusion": "0.4.7",
+    "enable_flashinfer_mla": "0.4.8",
+    "enable_flashmla": "0.4.8",
+    "debug_tensor_dump_prefill_only": "0.5.4",
+    "max_micro_batch_size": "0.5.4",
+    "enable_deepep_moe": "0.5.5",
+    "enable_ep_moe": "0.5.5",
+    "enable_flashinfer_cutlass_moe": "0.5.5",
+    "enable_flashinfer_mxfp4_moe": "0.5.5",
+    "enable_flashinfer_trtllm_moe": "0.5.5",
+    "enable_triton_kernel_moe": "0.5.5",
+    "enable_flashinfer_autotune": "0.5.7",
+    "load_watch_interval": "0.5.7",
+    "disaggregation_decode_dp": "0.5.10",
+    "disaggregation_decode_tp": "0.5.10",
+    "disaggregation_prefill_pp": "0.5.10",
+    "mm_max_concurrent_calls": "0.5.10",
+    "mm_per_request_timeout": "0.5.10",
+    "speculative_ngram_branch_length": "0.5.10",
+    "speculative_ngram_max_match_window_size": "0.5.10",
+    "speculative_ngram_min_match_window_size": "0.5.10",
+    "ds_channel_config_path": "0.5.12",
+    "ds_heavy_channel_num": "0.5.12",
+    "ds_heavy_channel_type": "0.5.12",
+    "ds_heavy_token_num": "0.5.12",
+    "ds_sparse_decode_threshold": "0.5.12",
+    "enable_double_sparsity": "0.5.12",
+    "multi_item_scoring_delimiter": "0.5.12",
+}
+"""The first release read without an argument, of 18 whose sglang/srt/server_args.py was read between 0.4.2 and 0.5.12."""

@@ -11,6 +11,7 @@ from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping
 
+from .dropped_in import SGLANG_DROPPED_IN
 from .server import managed, runs, since, version
 
 INSTEAD = {
@@ -36,9 +37,9 @@ class SglangRemovedArgument(Rule):
     old one's name (``--cuda-graph-max-bs``). Backends for attention and experts moved from switches of their own to values of
     ``--attention-backend``, ``--moe-runner-backend`` and ``--moe-a2a-backend``.
 
-    How sure: arguments were read from seven releases between 0.3.6 and 0.5.23. With a release stated in which the argument is
-    gone it is an error; without one it is information, since an older release may be meant. Between two samples that differ
-    nothing is said.
+    How sure: arguments were read from seven releases between 0.3.6 and 0.5.23, removed ones from 18 more. With a
+    release stated in which the argument is gone it is an error; without one it is information, since an older release
+    may be meant. Between two samples that differ nothing is said.
     """
 
     code = "SRV101"
@@ -83,7 +84,7 @@ class SglangRemovedArgument(Rule):
                 argument = engine_argument("sglang", f"--{name}")
                 if argument is None or argument.absent_from is None or argument.name != f"--{name.replace('_', '-')}":
                     continue
-                finding = self._one(job, reading, key, name, argument.absent_from)
+                finding = self._one(job, reading, key, name, SGLANG_DROPPED_IN.get(name, argument.absent_from))
                 if finding is not None:
                     yield finding
 
