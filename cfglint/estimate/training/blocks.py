@@ -215,6 +215,9 @@ class BlockWriter:
             "packed" if numerics.packed else "plain",
         )
         result = tape.linear(x, weight, rows * out_features)
+        if self.style.bias_apart and numerics.modeling:
+            wider = max(result.dtype, numerics.weight_dtype, key=DTYPE_BYTES.__getitem__)
+            result = tape.op((result,), result.elements, wider)
         if slot not in numerics.lora_slots:
             return result
         rank = numerics.lora_rank

@@ -101,6 +101,8 @@ class Style:
     """Eager attention puts a learned score beside each row before the softmax and cuts it off after (gpt-oss)."""
     math_attention: bool = False
     """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
+    bias_apart: bool = False
+    """Linear layers add their bias in a step of its own, which promotes to the bias' dtype under autocast (Falcon-RW)."""
     returns_scores: bool = False
     """Eager blocks return their attention weights, which the model's loop holds while the next block runs (Falcon)."""
     score_cap: bool = False
@@ -369,6 +371,8 @@ def style_of(architecture: Architecture) -> tuple[Style, bool]:
     if architecture.model_type == "falcon" and config.get("alibi"):
         changes["rotary"] = 0.0
         changes["alibi_mask"] = True
+    if architecture.model_type == "falcon" and config.get("bias"):
+        changes["bias_apart"] = True
     if architecture.model_type == "falcon" and config.get("parallel_attn") is False:
         changes["parallel"] = changes["one_norm"] = False
     if architecture.model_type == "falcon" and config.get("new_decoder_architecture"):
