@@ -206,8 +206,8 @@ def activations_of(
     tp = plan.tensor_parallel
     if last:
         width = architecture.config.get("word_embed_proj_dim")  # OPT-350m projects down before the head
-        hidden = width if isinstance(width, int) and width > 0 else architecture.hidden_size
-        shape = Shape(batch, sequence, hidden, 1, 1, 1, 1, 1)
+        width = width if isinstance(width, int) and width > 0 else architecture.hidden_size
+        shape = Shape(batch, sequence, width, 1, 1, 1, 1, 1)
         packed_head = plan.quantization is not None and plan.profile.quantizes_head
         engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
         head = head_footprint(
