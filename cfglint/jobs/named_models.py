@@ -38,9 +38,11 @@ PUBLISHERS = (
 
 MIRRORS = frozenset(
     {"unsloth", "nousresearch", "llm-research", "ai-modelscope", "zhipuai", "openbmb", "openai-mirror", "modelscope"}
+    | {"thudm", "cohereforai"}
 )
 """Owners that re-publish models of others under the same name: on the Hub ``unsloth`` and ``NousResearch``; on ModelScope the
-rest, each paired with its Hub id in ms-swift's model tables (``swift/model/models``, ``Model(ms_model_id, hf_model_id)``)."""
+rest of the first line, each paired with its Hub id in ms-swift's model tables (``swift/model/models``, ``Model(ms_model_id,
+hf_model_id)``). The last two are former names of publishers, ``zai-org`` and ``CohereLabs``, whose ids lead on."""
 
 _REMARK = re.compile(r"\s*\([^()]*\)$|\s+shape$", re.IGNORECASE)
 _CUT = re.compile(r"^(.+?)\s+(?:cut|reduced|truncated)\s+to\s+(\d{1,4})\s+layers?$", re.IGNORECASE)
