@@ -463,3 +463,36 @@ def test_experts_run_on_the_tokens_of_all_data_parallel_ranks() -> None:
         )  # fmt: skip
         assert serving.kv_cache is not None
         assert serving.kv_cache.expected / GIB == pytest.approx(logged, rel=0.035)
+
+
+def test_one_device_of_unified_memory() -> None:
+    """Qwen3-0.6B of 0.27.1 on a DGX Spark at 0.6: 69.4 GiB of cache; two in parallel leave less of each."""
+    facts = {
+        "framework_version": "0.27.1",
+        "model": "Qwen/Qwen3-0.6B",
+        "gpu": "DGX Spark GB10",
+        "gpu_memory_utilization": 0.6,
+    }
+    one, two = serving_of(**facts).kv_cache, serving_of(gpus_per_node=2, tensor_parallel_size=2, **facts).kv_cache
+    assert one is not None and two is not None
+    assert one.expected / GIB == pytest.approx(69.4, abs=1.5)
+    assert one.expected - two.expected > 10 * GIB
+
+
+def test_cache_types_with_a_scale_for_each_head() -> None:
+    """One byte and an fp32 scale for 128 elements: Qwen3-8B takes 36 layers x 2 x 8 heads x 132 bytes a token."""
+    facts = {"framework_version": "0.26.0", "model": "Qwen/Qwen3-8B", "gpu": "RTX 3090", "max_model_len": 4096}
+    assert serving_of(kv_cache_dtype="int8_per_token_head", **facts).kv_bytes_per_token == 36 * 2 * 8 * 132
+    assert serving_of(kv_cache_dtype="int4_per_token_head", **facts).kv_bytes_per_token == 36 * 2 * 8 * 68
+
+
+@pytest.mark.parametrize(
+    ("name", "logged", "ranks"), [("nvidia/Gemma-4-31B-IT-NVFP4", 31.18, 1), ("nvidia/GLM-5.2-NVFP4", 106.69, 4)]
+)
+def test_attention_that_nvidia_leaves_in_16_bits(name: str, logged: float, ranks: int) -> None:
+    serving = serving_of(
+        framework_version="0.26.0", model=name, gpu="B200", gpus_per_node=ranks, tensor_parallel_size=ranks,
+        enable_expert_parallel=ranks > 1,
+    )  # fmt: skip
+    assert serving.weights is not None
+    assert serving.weights / GIB == pytest.approx(logged, rel=0.025)

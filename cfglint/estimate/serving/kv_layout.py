@@ -25,10 +25,17 @@ _DTYPE_BYTES = {
 }  # fmt: skip
 
 
-def cache_dtype_bytes(name: str | None, model_bytes: float) -> float | None:
+SCALED_HEAD, SCALE_BYTES = "_per_token_head", 4
+"""Types with an fp32 scale for each token and head of keys and of values (vLLM 0.22, v1/kv_cache_interface.py)."""
+
+
+def cache_dtype_bytes(name: str | None, model_bytes: float, head_dim: int = 0) -> float | None:
     """Bytes of a cache element; ``auto`` is the model's dtype; None for a type not known here."""
     if name is None or name.lower() in ("auto", "default", ""):
         return model_bytes
+    if name.lower().endswith(SCALED_HEAD) and head_dim:
+        size = _DTYPE_BYTES.get(name.lower().removesuffix(SCALED_HEAD))
+        return None if size is None else size + SCALE_BYTES / head_dim
     return _DTYPE_BYTES.get(name.lower())
 
 

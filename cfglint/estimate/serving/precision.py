@@ -64,7 +64,9 @@ def weight_scheme(settings: SettingsInForce, arch: Architecture) -> Scheme | Non
     own = None if republished else checkpoint_scheme(arch)
     named = settings.text("quantization", "quantize", "load_in_4bit")
     if own is not None:
-        return own
+        # The catalogue has the method of a published checkpoint, not always the list of what it leaves in 16 bits.
+        kept = _left_by_publisher(settings, arch, own) if own.keep == Exceptions() and _in_catalogue(settings) else None
+        return own if kept is None else replace(own, keep=kept)
     label = settings.format_in_name
     if arch.quantization and not republished:
         label = without_format(stated_name(settings.job))[1]
@@ -108,15 +110,28 @@ def _as_published(
         scheme = replace(scheme, doubt=float(doubts.get(scheme.name, doubts["other"])))
     if scheme.experts_only and arch.moe is None:
         scheme = replace(scheme, experts_only=False)
+    kept = _left_by_publisher(settings, arch, scheme) if label else None
+    if kept is not None:
+        return replace(scheme, keep=kept)
+    recipes = quantization_data()["kept_by_recipes"]
+    if any(name in (label or "").lower() for name in recipes["schemes"]) and scheme.bits < EIGHT_BITS:
+        return replace(scheme, keep=Exceptions(frozenset(recipes["roles"])), drafts=False)
+    return scheme
+
+
+def _in_catalogue(settings: SettingsInForce) -> bool:
+    model = settings.job.model
+    return model is not None and model.row is not None
+
+
+def _left_by_publisher(settings: SettingsInForce, arch: Architecture, scheme: Scheme) -> Exceptions | None:
+    """What the model's publisher is known to leave in 16 bits in this format."""
     owner = str(settings.job.value("model_id") or "").split("/")[0]
     for rule in quantization_data()["publishers"]:
         types = rule.get("model_types")
         if types and arch.model_type not in types:
             continue
-        if label and owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
+        if owner == rule["owner"] and rule["scheme"] in (scheme.name, _fp4(scheme)):
             ends = {"layers.0", f"layers.{arch.num_hidden_layers - 1}"} if rule["keep_ends"] else set()
-            return replace(scheme, keep=Exceptions(frozenset({*rule["keep"], *ends})))
-    recipes = quantization_data()["kept_by_recipes"]
-    if any(name in (label or "").lower() for name in recipes["schemes"]) and scheme.bits < EIGHT_BITS:
-        return replace(scheme, keep=Exceptions(frozenset(recipes["roles"])), drafts=False)
-    return scheme
+            return Exceptions(frozenset({*rule["keep"], *ends}))
+    return None

@@ -220,7 +220,7 @@ class _Vllm:
         if name in (None, "auto") and isinstance(quantization, Mapping) and _asks_for_fp8_cache(quantization):
             self.s.assume("the checkpoint asks for an FP8 KV cache, which kv_cache_dtype auto follows")
             return 1.0
-        size = cache_dtype_bytes(name, self.element)
+        size = cache_dtype_bytes(name, self.element, self.arch.head_dim)
         if size is None:
             self.s.assume(f"kv_cache_dtype {name} is not known here: taken as the model's dtype")
             return self.element
@@ -347,7 +347,8 @@ class _Vllm:
                 self.laws.value("non_torch", FIRST_V1)["single" if self.sharding.tensor == 1 else "parallel_other"][0],
             )
         if self.gpu is not None and shares_host_memory(self.gpu):
-            more, most = self.laws.constant("unified_other_gib")
+            ranks = "single" if self.sharding.tensor * self.sharding.pipeline == 1 else "parallel"
+            more, most = self.laws.constant("unified_other_gib")[ranks]
             expected, high = expected + more, high + most
         found = Interval(low * GIB, expected * GIB, high * GIB)
         return Interval(found.low, found.expected, max(found.high, AMD_NON_TORCH)) if self._amd() else found
