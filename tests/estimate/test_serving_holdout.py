@@ -496,3 +496,19 @@ def test_attention_that_nvidia_leaves_in_16_bits(name: str, logged: float, ranks
     )  # fmt: skip
     assert serving.weights is not None
     assert serving.weights / GIB == pytest.approx(logged, rel=0.025)
+
+
+def test_the_old_engine_profiles_an_image_and_a_video() -> None:
+    """Qwen2.5-VL-7B-AWQ under V0 of 0.9.2: a peak of 4.93 GiB at a length of 4,096, as 32,768 tokens of text pass."""
+    facts = {"gpus_per_node": 1, "engine_args": {"VLLM_USE_V1": "0"}}
+    awq = serving_of(
+        framework_version="0.9.2", model="Qwen/Qwen2.5-VL-7B-Instruct-AWQ", gpu="A100 40GB", max_model_len=4096, **facts
+    )
+    assert awq.activation_peak is not None
+    assert awq.activation_peak / GIB == pytest.approx(4.93, rel=0.05)
+    # On an RTX 3090 2,400 tokens were left, and 8,192 asked for.
+    full = serving_of(
+        framework_version="0.8.5", model="Qwen/Qwen2.5-VL-7B-Instruct", gpu="RTX 3090", max_model_len=8192, **facts
+    )
+    assert full.kv_tokens is not None
+    assert full.kv_tokens.low <= 2400 <= full.kv_tokens.high

@@ -68,6 +68,10 @@ class Profile:
     """Vision rotary embeddings in eager fp32, before vLLM fused them."""
     image_tokens: Mapping[str, int] = field(default_factory=dict)
     """Embeddings of the largest image by ``model_type``, where the engine's version bounds them itself."""
+    vision_tokens: int = 0
+    """Tokens of the encoder's pass, where the engine fixes them whatever the batch."""
+    pixel_bytes: float = 0.0
+    """Pixels that stay on the device beside the forward pass."""
     expert_chunk: int = 0
     """Tokens that the experts' kernels take at once; 0 for all."""
     encoder_budget: int = 0
@@ -151,6 +155,8 @@ def image_tokens(arch: Architecture, bounds: Mapping[str, int]) -> int:
 
 def encoder_tokens(arch: Architecture, profile: Profile) -> int:
     """Image tokens the encoder is profiled with: whole images up to the batch's tokens, and at least one."""
+    if profile.vision_tokens:
+        return profile.vision_tokens
     one = image_tokens(arch, profile.image_tokens)
     return max(profile.tokens // one * one, one) if one else profile.tokens
 
@@ -159,7 +165,7 @@ def encoder_leftovers(arch: Architecture, profile: Profile) -> float:
     """What the encoder's profiling leaves alive: embeddings of a full budget of vision tokens, and their pixels."""
     side = pixel_side(arch)
     if not profile.images or not side or profile.runner != "V1":
-        return 0.0
+        return profile.pixel_bytes
     vision = arch.config["vision_config"]
     frames = vision.get("temporal_patch_size", 2 if arch.model_type.startswith("qwen") else 1)
     pixels = side * side * PIXEL_CHANNELS * (frames if isinstance(frames, int) else 1)

@@ -12,10 +12,12 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.activations import (
     MIB,
+    PIXEL_CHANNELS,
     Profile,
     ProfiledPeak,
     embedding_bytes,
     image_tokens,
+    pixel_side,
     profiled_peak,
 )
 from cfglint.estimate.serving.graphs import ESTIMATE_HIGH, ESTIMATE_LOW, capture_sizes, graph_bytes
@@ -56,6 +58,8 @@ LARGE_WORKSPACE = (9, 10)
 DEFAULT_MULTIPROCESSORS = 132
 ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30, "compile": 0.08}
 """Relative error of each driver against 0.10-0.19 logs."""
+FP32_BYTES, FRAMES = 4, 2
+"""Bytes of a pixel as the old engine moves it to the device, and frames that a patch covers."""
 UNKNOWN_VERSION_ERROR = 0.10
 FIRST_V1 = EngineVersion((0, 8), "0.8", False)
 """The first release whose default engine is V1: a version that nobody states may be this old."""
@@ -413,12 +417,18 @@ class _Vllm:
         video, budget = self._video_tokens(settings, image_tokens(self.arch, bounds)) if images and videos else (0, 0)
         if video:
             bounds = {**bounds, self.arch.model_type: video}
-        sequences, one = settings.max_num_seqs, image_tokens(self.arch, bounds) if images else 0
+        tokens, sequences = settings.batched_tokens, settings.max_num_seqs
+        one, passing, pixels = image_tokens(self.arch, bounds) if images else 0, 0, 0.0
         if self.runner == "V0" and one:
-            # V0 profiles a model with images on as many prompts as hold one image each.
-            sequences = max(1, min(sequences, settings.batched_tokens // one))
+            # V0 profiles a model with images on as many prompts as hold one image each, and a video where it sees those.
+            frames = int(self.laws.value("v0_prompt", self.version).get(self.arch.model_type, 0))
+            sequences = max(1, min(sequences, tokens // (one + frames)))
+            if frames:
+                passing = sequences * max(one, frames)
+                tokens = max(tokens, sequences * (one + frames))
+                pixels = FP32_BYTES * tokens * (pixel_side(self.arch) ** 2) * PIXEL_CHANNELS * FRAMES
         return Profile(
-            tokens=settings.batched_tokens,
+            tokens=tokens,
             sequences=sequences,
             element=self.element,
             runner=self.runner,
@@ -430,6 +440,8 @@ class _Vllm:
             pipelined=self.sharding.pipeline > 1,
             images=images,
             image_tokens=bounds,
+            vision_tokens=passing,
+            pixel_bytes=pixels,
             expert_chunk=int(self.laws.value("expert_chunk", self.version)),
             encoder_budget=budget,
             eager_rotary=bool(self.laws.value("eager_vision_rotary", self.version)),
