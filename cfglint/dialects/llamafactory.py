@@ -302,6 +302,7 @@ class LlamaFactory(Dialect):
     title = "LLaMA-Factory"
     summary = "LLaMA-Factory's YAML"
     schema = "llamafactory"
+    scripts = frozenset({"train_bash.py", "train.py", "train_sft.py"})
     markers = frozenset({
         "stage", "finetuning_type", "template", "cutoff_len", "lora_target", "model_name_or_path", "overwrite_cache",
         "plot_loss", "preprocessing_num_workers", "infer_backend", "per_device_train_batch_size", "dataset_dir",

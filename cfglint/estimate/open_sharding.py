@@ -10,6 +10,11 @@ from __future__ import annotations
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.jobs.job import TrainingJob
 
+SHARDING_FILES = frozenset({"accelerate", "deepspeed"})
+"""Roles of files that may offload to the CPU besides sharding."""
+
+OFFLOADING = "{} is named and not here: it may offload to the CPU"
+
 MISSING = "sharding"
 COUNT = "gpus_per_node"
 
@@ -30,6 +35,26 @@ def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimat
         memory.verdict = "unknown"
         memory.missing.append(MISSING if ranks is not None else COUNT)
     return replicated
+
+
+def named_file(job: TrainingJob) -> str | None:
+    """A sharding file that the job names and that is not at hand; None where there is none."""
+    known = {reading.dialect for reading in job.readings}
+    for reading in job.readings:
+        for reference in reading.references:
+            if reference.role in SHARDING_FILES - known:
+                return reference.target
+    return None
+
+
+def perhaps_offloaded(made: Estimate, offloaded: Estimate, name: str) -> None:
+    """No certainty that it does not fit where a file that is not here may offload; the intervals stay."""
+    memory = made.memory
+    if memory.verdict != "oom" or offloaded.memory.verdict == "oom":
+        return
+    memory.floor = lesser(memory.floor, offloaded.memory.floor)
+    memory.verdict = "likely-oom" if memory.used is not None else "unknown"
+    made.assumptions.insert(1, OFFLOADING.format(name))
 
 
 def _widened(whole: Interval | None, least: Interval | None) -> Interval | None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cfglint.estimate.open_arguments import ARGUMENTS, HIDDEN, hides_arguments
-from cfglint.estimate.open_sharding import COUNT, either, lesser
+from cfglint.estimate.open_sharding import COUNT, either, lesser, named_file, perhaps_offloaded
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.jobs.job import TrainingJob, with_facts
@@ -40,6 +40,10 @@ def estimate_undecided(job: TrainingJob) -> Estimate:
     made = _trained(job)
     if job.sharding_open:
         made = either(made, _trained(_sharded(job)), job)
+        named = named_file(job)
+        if named is not None:
+            both = with_facts(job, zero_stage=3, offload_optimizer="cpu", offload_parameters="cpu")
+            perhaps_offloaded(made, _trained(both), named)
     if made.memory.verdict in ("oom", "likely-oom") and hides_arguments(job):
         made.memory.verdict = "unknown"
         made.memory.missing.append(ARGUMENTS)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cfglint.jobs.facts import DefaultOrigin, Reading
+from cfglint.testing import lint_files
 
 Read = Callable[..., Reading]
 
@@ -129,8 +130,6 @@ def test_odd_values_are_not_facts(read: Read) -> None:
 
 
 def test_what_another_engine_holds_gets_no_verdict() -> None:
-    from cfglint.testing import lint_files
-
     run = (
         "model_name_or_path: Qwen/Qwen3-235B-A22B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen3\n"
         "dataset: our\ncutoff_len: 2048\nper_device_train_batch_size: 1\nbf16: true\n"
@@ -148,3 +147,20 @@ def test_what_another_engine_holds_gets_no_verdict() -> None:
     from cfglint.estimate import estimate
 
     assert estimate(job).memory.verdict == "oom"
+
+
+@pytest.mark.parametrize("script", ["src/train_bash.py", "src/train.py"])
+def test_its_scripts_flags(script: str) -> None:
+    launch = (
+        f"deepspeed --num_gpus 8 {script} --stage sft --model_name_or_path Qwen/Qwen1.5-7B-Chat --do_train --dataset our "
+        "--template qwen --finetuning_type lora --lora_target q_proj,v_proj --output_dir out --cutoff_len 1024 "
+        "--per_device_train_batch_size 2 --learning_rate 5e-5 --bf16 True\n"
+    )
+    (job,) = lint_files({"run.sh": launch}).context.jobs.training
+    assert job.value("framework") == "llamafactory"
+    assert (job.value("method"), job.value("gradient_checkpointing")) == ("lora", "full")
+    other = launch.replace("--stage sft", "").replace(
+        "--template qwen --finetuning_type lora --lora_target q_proj,v_proj", ""
+    )
+    (job,) = lint_files({"run.sh": other}).context.jobs.training
+    assert job.value("framework") == "transformers"

@@ -55,3 +55,17 @@ def test_one_gpu_has_nothing_to_share() -> None:
     (job,) = result.context.jobs.training
     assert not job.sharding_open
     assert result.context.estimate(job).memory.verdict == "oom"
+
+
+def test_a_named_file_that_is_not_here_may_offload() -> None:
+    launch = (
+        "torchrun --nproc_per_node 7 train.py --deepspeed config/ds.json --model_name_or_path Qwen/Qwen1.5-14B-Chat --bf16 "
+        "--model_max_length 1024 --learning_rate 1e-5 --per_device_train_batch_size 1 --gradient_checkpointing --output_dir out\n"
+    )
+    result = lint_files({"run.sh": launch}, gpu="RTX-4090", gpus=7)
+    (job,) = result.context.jobs.training
+    made = result.context.estimate(job)
+    assert job.sharding_open
+    assert made.memory.verdict == "likely-oom"
+    assert "config/ds.json is named and not here: it may offload to the CPU" in made.assumptions
+    assert [f.severity for f in result.findings if f.code == "MEM001"] == ["warning"]
