@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cfglint.estimate.training.blocks import Delta, Numerics, Shape, block_footprint
+from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import Tape, Value, Weight
 
 
@@ -115,3 +119,33 @@ def test_held_tensors_count_as_saved_until_the_end() -> None:
     footprint = tape.footprint(x, tape.scale(y))
     assert footprint.held == 8
     assert footprint.saved == 8
+
+
+NUMERICS = Numerics("bf16", "bf16", "bf16", None, True, False, "flash", False)
+
+
+def mixer(**more: object) -> Shape:
+    """A block of a mixer alone: 2 sequences of 64 tokens, 32 wide."""
+    return Shape(2, 64, 32, 4, 4, 8, 8, 1, has_feed_forward=False, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_gated_delta_layer_keeps_what_its_kernels_save(joined: bool) -> None:
+    shape = mixer(delta=Delta(heads=4, keys=16, values=32, state=4 * 4 * 8, joined=joined))
+    saved = block_footprint(shape, Style(norm="layernorm"), NUMERICS).saved
+    # norm; the convolution's input; queries, keys, values; products within a chunk; scan's output, gate, and their product
+    assert saved == pytest.approx(2 * 64 * 2 * (32 + 64 + 64 + 4 * 64 + 32 + 32 + 32), rel=0.01)
+
+
+def test_a_short_convolution_keeps_three_parts_and_three_products() -> None:
+    saved = block_footprint(mixer(convolves=True), Style(norm="layernorm"), NUMERICS).saved
+    # norm; B, C and x; B * x; the convolution's output; the product laid out by token
+    assert saved == pytest.approx(2 * 64 * 2 * (32 + 96 + 32 + 32 + 32), rel=0.01)
+
+
+def test_gated_attention_keeps_its_output_and_the_gate() -> None:
+    plain, gated = (
+        block_footprint(mixer(), Style(norm="layernorm", output_gate=gate), NUMERICS).saved for gate in (False, True)
+    )
+    # the sigmoid's output and the product beside attention's own output
+    assert gated - plain == 2 * 64 * 2 * 2 * 32

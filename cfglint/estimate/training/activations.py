@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
-from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
+from cfglint.estimate.training.blocks import Delta, Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
@@ -294,6 +294,24 @@ def _kind(layer: Layer) -> Layer:
     return replace(layer, index=0, window=None)
 
 
+def _delta(architecture: Architecture, layer: Layer, tp: int) -> Delta | None:
+    """Widths of a gated delta rule, where the layer has one."""
+    config, ssm = architecture.config, architecture.ssm
+    if layer.mixer != "linear_attention" or ssm is None or ssm.kind != "gated-deltanet":
+        return None
+    heads, dim = config.get("linear_num_key_heads"), config.get("linear_key_head_dim")
+    values = config.get("linear_num_value_heads")
+    if not (isinstance(heads, int) and isinstance(dim, int) and isinstance(values, int)):
+        return None
+    return Delta(
+        heads=max(1, values // tp),
+        keys=heads * dim // tp,
+        values=ssm.inner_size // tp,
+        state=ssm.recurrent_state_elements // tp,
+        joined=architecture.model_type == "qwen3_next",
+    )
+
+
 def _shape(
     architecture: Architecture, layer: Layer, plan: Plan, batch: int, sequence: int, all_experts: bool = False
 ) -> Shape:
@@ -331,6 +349,7 @@ def _shape(
         cross_sequence=sequence if layer.cross_attention else 0,
         has_mixer=layer.mixer != "none",
         convolves=layer.mixer == "conv",
+        delta=_delta(architecture, layer, tp),
         has_feed_forward=layer.feed_forward != "none",
         moe_loop=moe is not None and plan.profile.modeling and separate_experts(plan),
     )

@@ -7,6 +7,7 @@ tensor-parallel size.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
@@ -78,6 +79,23 @@ class Numerics:
 
 
 @dataclass(frozen=True, slots=True)
+class Delta:
+    """A gated delta rule (Qwen3-Next, Qwen3.5): its value heads, and the widths of all heads' keys and values."""
+
+    heads: int
+    keys: int
+    values: int
+    state: int
+    """Elements of the state of all heads."""
+    joined: bool
+    """Queries, keys, values and gate come of one projection, head by head (Qwen3-Next)."""
+
+
+DELTA_CHUNK: Final = 64
+"""Tokens of a chunk of the gated delta rule (fla ``chunk_size``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Sizes of one block on one rank, in elements; ``batch`` and ``sequence`` are the attention's own."""
 
@@ -110,6 +128,7 @@ class Shape:
     has_mixer: bool = True
     convolves: bool = False
     """The mixer is a gated short convolution (LFM2)."""
+    delta: Delta | None = None
     has_feed_forward: bool = True
 
     @property
@@ -417,13 +436,19 @@ class BlockWriter:
             return self._latent_attention(x)
         if shape.convolves:
             return self._short_convolution(x)
+        if shape.delta is not None:
+            return self._gated_delta(x, shape.delta)
+        gate: Value | None = None
         n, d = self.n, shape.head_dim
         width_q, width_kv = shape.heads * d, shape.kv_heads * d
         if style.fused_qkv:
             qkv = self.project(x, "qkv", shape.hidden, width_q + 2 * width_kv)
             q, k, v = tape.split(qkv, n * width_q, n * width_kv, n * width_kv)
         else:
-            q = self.project(x, "q", shape.hidden, width_q)
+            q = self.project(x, "q", shape.hidden, width_q * (2 if style.output_gate else 1))
+            if style.output_gate:
+                q, half = tape.split(q, n * width_q, n * width_q)
+                gate = tape.op((half,), n * width_q, half.dtype)
             if style.query_scaled:
                 q = tape.scale(q)
             if style.qk_norm:
@@ -437,6 +462,9 @@ class BlockWriter:
         k = self.rotate(k, shape.kv_heads)
         out = self.attend(q, k, v, n * width_q, cross)
         tape.keep(q, k, v)
+        if gate is not None:
+            out = tape.mul(out, tape.unary(gate, save="output"))
+            tape.keep(gate)
         return self.project(out, "o", width_q, shape.hidden)
 
     def _short_convolution(self, x: Value) -> Value:
@@ -450,6 +478,30 @@ class BlockWriter:
         laid_out = tape.op((out,), whole, out.dtype)  # transpose(-1, -2).contiguous()
         tape.keep(x, joined)
         return self.project(laid_out, "o", width, width)
+
+    def _gated_delta(self, x: Value, delta: Delta) -> Value:
+        """Gated delta rule with its kernels: causal-conv1d's convolution, flash-linear-attention's scan and gated norm.
+
+        transformers 5.24 ``models/qwen3_next/modeling_qwen3_next.py``; what the scan saves is in
+        ``ChunkGatedDeltaRuleFunction`` (fla ``ops/gated_delta_rule/chunk.py``), its workspace is one state a chunk.
+        """
+        tape, hidden, n = self.tape, self.shape.hidden, self.n
+        keys, values, inner = n * delta.keys, n * delta.values, 2 * delta.keys + delta.values
+        if delta.joined:
+            parts = tape.split(self.project(x, "qkv", hidden, inner + delta.values), n * inner, values)
+            mixed, gate = (tape.op((part,), part.elements, part.dtype) for part in parts)
+        else:
+            mixed = self.project(x, "qkv", hidden, inner)
+            gate = self.project(x, "qkv", hidden, delta.values)
+        filtered = tape.op((mixed,), mixed.elements, mixed.dtype, save=(mixed,))
+        q, k, v = (tape.op((x,), x.elements, x.dtype) for x in tape.split(filtered, keys, keys, values))
+        within = tape.op((), n * delta.heads * DELTA_CHUNK, q.dtype)
+        states = n / DELTA_CHUNK * delta.state * DTYPE_BYTES[q.dtype]
+        saved = (q, k, v, within)
+        out = tape.op(saved, values, q.dtype, save=saved, forward_temp=states, backward_temp=2 * states)
+        out = tape.op((out, gate), values, out.dtype, save=(out, gate))
+        tape.keep(x, filtered, gate)
+        return self.project(out, "o", delta.values, hidden)
 
     def _latent_attention(self, x: Value) -> Value:
         """Multi-head latent attention as in DeepSeek-V2/V3's modeling code."""

@@ -129,7 +129,9 @@ def estimate_training(job: TrainingJob) -> Estimate:
         )
         plan.loose.add("parameters")
     if architecture is not None and any(layer.mixer in RECURRENT for layer in architecture.layers):
-        estimate.assumptions.append("recurrent layers are counted like attention of their inner width")
+        delta = architecture.ssm is not None and architecture.ssm.kind == "gated-deltanet"
+        how = "with the kernels of flash-linear-attention" if delta else "like attention of their inner width"
+        estimate.assumptions.append(f"recurrent layers are counted {how}")
         plan.loose.add("mixer")
     rollout = rollout_of(job) if plan.objective in RL_METHODS else None
     if rollout is not None:

@@ -105,6 +105,8 @@ class Style:
     """Linear layers add their bias in a step of its own, which promotes to the bias' dtype under autocast (Falcon-RW)."""
     returns_scores: bool = False
     """Eager blocks return their attention weights, which the model's loop holds while the next block runs (Falcon)."""
+    output_gate: bool = False
+    """A second half of the query projection gates attention's output through a sigmoid (Qwen3-Next, Qwen3.5)."""
     score_cap: bool = False
     query_scaled: bool = False
     """Queries multiplied by a constant before attention (OPT)."""
@@ -207,6 +209,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "granite": Style(embed_scale=True, residual_scale=True),
     "granitemoe": Style(embed_scale=True, residual_scale=True),
     "stablelm": Style(norm="layernorm", rotary=0.25),
+    "qwen3_next": Style(norm="gemma", qk_norm="head", rotary=0.25, output_gate=True),
     "starcoder2": Style(norm="layernorm", gated=False, activation="gelu"),
     "cohere": Style(norm="cohere", parallel=True, one_norm=True),
     "cohere2": Style(norm="cohere", parallel=True, one_norm=True),
@@ -276,11 +279,13 @@ _SAME: Final[Mapping[str, str]] = {
     "pegasus": "bart",
     "marian": "bart",
     "whisper": "bart",
-    "qwen3_5": "gemma",
+    "qwen3_5": "qwen3_next",
+    "qwen3_5_text": "qwen3_next",
+    "qwen3_5_moe": "qwen3_next",
+    "qwen3_5_moe_text": "qwen3_next",
     "vaultgemma": "gemma2",
     "baichuan": "llama",
     "qwen": "llama",
-    "qwen3_next": "qwen3",
     "seed_oss": "llama",
     "ernie4_5": "llama",
     "ernie4_5_moe": "llama",
