@@ -14,7 +14,7 @@ from cfglint.lint.fixes import remove_key
 from cfglint.lint.rule import Rule, example
 
 from .dropped_in import DROPPED_IN
-from .server import arguments, managed, readings, since, statement, version
+from .server import arguments, managed, readings, since, statement, version, wrapper
 
 INSTEAD = {
     "disable_log_requests": "leave it out: requests are not logged unless --enable-log-requests is given",
@@ -75,7 +75,8 @@ class RemovedArgument(Rule):
 
     How sure: arguments were read from the source of eight releases between 0.4.3 and 0.33.0. With the version stated
     (image tag, requirements, settings) it is an error. Without it, or with a tag such as ``latest``, it is a warning: an
-    older release may still be meant. When most arguments went is known to the release; where it is not, nothing is said between
+    older release may still be meant; where a controller or a chart chooses the release (Ray Serve, KServe, KubeAI) it is
+    information. When most arguments went is known to the release; where it is not, nothing is said between
     two samples that differ.
     """
 
@@ -132,6 +133,20 @@ class RemovedArgument(Rule):
             "serve.sh",
             "vllm serve Qwen/Qwen2.5-7B-Instruct --speculative-model Qwen/Qwen2.5-0.5B --num-speculative-tokens 4",
         ),
+        example(
+            "serve_config.yaml",
+            """
+            applications:
+              - name: embeddings
+                import_path: ray.serve.llm:build_openai_app
+                args:
+                  llm_configs:
+                    - model_loading_config: {model_id: embed, model_source: Qwen/Qwen3-Embedding-0.6B}
+                      engine_kwargs: {task: embed}
+            """,
+            at="task",
+            note="Ray's image chooses the release: information",
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
@@ -156,7 +171,8 @@ class RemovedArgument(Rule):
     def _severity(self, job: ServingJob, name: str, argument: Any) -> Severity | None:
         if version(job) is None:
             fork = name == "device" and str(getattr(statement(job, name), "value", "")) in ("neuron", "hpu", "tpu")
-            return None if managed(job) or fork else "warning"
+            own = wrapper(job) == "dynamo"  # its workers have arguments of their own
+            return None if fork or own else "info" if managed(job) else "warning"
         if name == "disable_log_requests" and since(job, "0.33.0"):
             return None  # vllm/utils/argparse_utils.py, EnableDisableAction
         return "error" if since(job, DROPPED_IN.get(name, argument.absent_from)) else None
@@ -164,7 +180,7 @@ class RemovedArgument(Rule):
     def _one(self, job: ServingJob, reading: Reading, key: str, name: str, gone: str, severity: Severity) -> Finding:
         gone = DROPPED_IN.get(name, gone)
         stated = version(job)
-        confidence: Confidence = "high" if severity == "error" else "medium"
+        confidence: Confidence = "high" if severity == "error" else "medium" if severity == "warning" else "low"
         known = f"vLLM {in_words(stated)}" if stated else "the vLLM version is not stated here, and the argument"
         flag = f"--{name.replace('_', '-')}"
         what = f"{known} has no {flag}" if stated else f"{known} {flag}"
@@ -196,8 +212,8 @@ class RemovedArgument(Rule):
             help="--speculative-config '{"
             + ", ".join(f'"{SPECULATIVE[key.lstrip("-").replace("-", "_")]}": …' for _, key in found)
             + "}'",
-            severity="error" if stated else "warning",
-            confidence="high" if stated else "medium",
+            severity="error" if stated else "info" if managed(job) else "warning",
+            confidence="high" if stated else "low" if managed(job) else "medium",
             data={"arguments": [key for _, key in found], "version": stated},
             job=job,
         )
