@@ -21,8 +21,9 @@ class StreamingWithoutSteps(Rule):
     "max_steps must be set when using iterable pretraining_dataset"; transformers' trainer with "The train_dataset does not
     implement __len__, so the number of training steps cannot be inferred; max_steps has to be specified".
 
-    How sure: the checks are in the frameworks' sources (LLaMA-Factory 0.9.5, Axolotl 0.5 to 0.19, transformers 5.24). For
-    LLaMA-Factory and Axolotl it is an error; a script may give a stream a length of its own, so it is a warning there.
+    How sure: the checks are in the frameworks' sources (LLaMA-Factory 0.9.5, Axolotl 0.5 to 0.19, transformers 5.24, whose
+    trainer ms-swift uses). For these three it is an error; a script may give a stream a length of its own, so it is a
+    warning there. Megatron's runs count iterations and are left out.
     """
 
     code = "BAT014"
@@ -34,6 +35,7 @@ class StreamingWithoutSteps(Rule):
         "https://github.com/hiyouga/LLaMA-Factory/blob/v0.9.5/src/llamafactory/hparams/parser.py",
         "https://github.com/axolotl-ai-cloud/axolotl/blob/main/src/axolotl/utils/schemas/validation.py",
         "https://github.com/huggingface/transformers/blob/v5.24.0/src/transformers/trainer.py",
+        "https://github.com/modelscope/ms-swift/issues/6827",
     )
     good = (
         example(
@@ -47,6 +49,11 @@ class StreamingWithoutSteps(Rule):
             streaming: true
             max_steps: 10000
             """,
+        ),
+        example(
+            "sft.sh",
+            "megatron sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/data --streaming true --train_iters 2000",
+            note="Megatron counts iterations",
         ),
     )
     bad = (
@@ -78,12 +85,20 @@ class StreamingWithoutSteps(Rule):
             at="streaming",
             count=1,
         ),
+        example(
+            "sft.sh",
+            "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/data --streaming true --num_train_epochs 1",
+            at="streaming",
+            count=1,
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         dialects = {r.dialect for r in trainer_readings(job)}
         streams: Fact[bool] | None = None
-        if dialects <= {"llamafactory", "hf-training-args", "trl"}:
+        if dialects <= {"llamafactory", "hf-training-args", "trl"} or (
+            dialects == {"ms-swift"} and job.value("framework") == "ms-swift"
+        ):
             streams = argument_on(job, "streaming", "dataset_streaming")
         elif dialects == {"axolotl"}:
             axolotl = job.reading("axolotl")
@@ -98,8 +113,8 @@ class StreamingWithoutSteps(Rule):
             "streamed data has no length and max_steps is not set: training stops before it starts",
             streams,
             help="state max_steps, or load the data without streaming",
-            severity="error" if dialects <= {"llamafactory", "axolotl"} else "warning",
-            confidence="high" if dialects <= {"llamafactory", "axolotl"} else "medium",
+            severity="error" if dialects <= {"llamafactory", "axolotl", "ms-swift"} else "warning",
+            confidence="high" if dialects <= {"llamafactory", "axolotl", "ms-swift"} else "medium",
             job=job,
         )
 

@@ -39,8 +39,9 @@ class WrappedLayerOfOtherModel(Rule):
     LlamaDecoderLayer in the model".
 
     How sure: the check is in Accelerate's source; the classes of each family are read from transformers 4.45 to 5.24. Said
-    only where the named class is known to belong to other families, the model's own family is known, and the model is no
-    composition of several and brings no code of its own.
+    only where the named class is known to belong to other families, or is one of the model's own in other capitals
+    (``LLaMADecoderLayer``), the model's own family is known, and the model is no composition of several and brings no code
+    of its own.
     """
 
     code = "PAR005"
@@ -91,6 +92,20 @@ class WrappedLayerOfOtherModel(Rule):
             at="transformer_layer_cls_to_wrap",
             count=1,
         ),
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-7B
+            per_device_train_batch_size: 1
+            num_train_epochs: 1
+            fsdp: full_shard auto_wrap
+            fsdp_config:
+              transformer_layer_cls_to_wrap: QWen2DecoderLayer
+            """,
+            at="transformer_layer_cls_to_wrap",
+            count=1,
+            note="the model's own class in other capitals: names are matched as they are written",
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
@@ -109,7 +124,8 @@ class WrappedLayerOfOtherModel(Rule):
             return
         reading, route, names = named
         everyone = frozenset().union(*layer_classes().values())
-        strangers = [name for name in names if name not in own and name in everyone]
+        spelled = {name.casefold(): name for name in own}
+        strangers = [n for n in names if n not in own and (n in everyone or n.casefold() in spelled)]
         if not strangers:
             return
         usual = sorted((name for name in own if name.endswith("DecoderLayer")), key=len) or sorted(own, key=len)
@@ -118,7 +134,8 @@ class WrappedLayerOfOtherModel(Rule):
             "ValueError",
             (Fact(names, reading.origin(*route), not guessed(job, reading)), ""),
             (job.model_id, f"a {architecture.model_type} model"),
-            help=f"its layers are {' or '.join(usual[:3])}",
+            help="; ".join(f"it is spelled {spelled[n.casefold()]}" for n in strangers if n.casefold() in spelled)
+            or f"its layers are {' or '.join(usual[:3])}",
             job=job,
         )
 

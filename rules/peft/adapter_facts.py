@@ -11,6 +11,8 @@ from cfglint.source.node import Node, Scalar, Sequence
 
 BITSANDBYTES_4BIT: Final = frozenset({"nf4", "nf4-double", "fp4"})
 
+DEQUANTIZED: Final = frozenset({"mxfp4", "fp8"})
+"""Methods whose weights LLaMA-Factory turns back into bf16 on loading."""
 
 TRAINERS: Final = ("axolotl", "llamafactory", "trl", "hf-training-args")
 """Dialects of trainers that build on transformers and PEFT; others have module names and defaults of their own."""

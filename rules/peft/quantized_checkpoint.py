@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from cfglint.jobs.job import TrainingJob
-from cfglint.jobs.versions import always_at_least
+from cfglint.jobs.versions import always_at_least, always_below
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import BITSANDBYTES_4BIT, fsdp_fact, hugging_face, stored_quantization, zero_3
-
-_DEQUANTIZED: Final = frozenset({"mxfp4", "fp8"})
-"""Methods whose weights LLaMA-Factory turns back into bf16 on loading."""
+from .adapter_facts import BITSANDBYTES_4BIT, DEQUANTIZED, fsdp_fact, hugging_face, stored_quantization, zero_3
 
 
 class QuantizedCheckpoint(Rule):
@@ -22,7 +18,8 @@ class QuantizedCheckpoint(Rule):
 
     transformers 5 raises "The model is quantized with GPTQConfig but you are passing a BitsAndBytesConfig config"; earlier
     releases keep the checkpoint's own quantization and pass over yours with a warning. LLaMA-Factory passes over
-    ``quantization_bit``, and raises "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models".
+    ``quantization_bit``, and raises "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models", before 0.9.4 of
+    FP8 and MXFP4 too.
 
     How sure: the checkpoint's config.json states its quantization. An error where the release is known to refuse it. Where
     only the model's name states it (`…-GPTQ-Int4`, `…-AWQ`), it is a warning.
@@ -101,7 +98,8 @@ class QuantizedCheckpoint(Rule):
                 job=job,
             )
         sharding = fsdp_fact(job) or zero_3(job)
-        if factory and sharding is not None and method not in _DEQUANTIZED:
+        refuses = method not in DEQUANTIZED or always_below(context.version(job, "llamafactory"), "0.9.4") is True
+        if factory and sharding is not None and refuses:
             yield self.finding(
                 f"a checkpoint quantized with {method} cannot be sharded with ZeRO-3 or FSDP",
                 sharding,

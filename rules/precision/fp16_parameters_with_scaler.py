@@ -27,8 +27,8 @@ class Fp16ParametersWithScaler(Rule):
 
     How sure: raised by torch's GradScaler. DeepSpeed and FSDP bring scalers of their own and are left out. PEFT keeps
     adapters in fp32 since 0.12, so with adapters it is an error only for earlier releases and information where the release
-    is not known; LLaMA-Factory casts what it trains. Where only transformers 5 would load fp16 and the release is not known
-    it is a warning.
+    is not known; LLaMA-Factory casts what it trains, ms-swift loads it in the dtype that is stated. Where only transformers 5
+    would load fp16 and the release is not known it is a warning.
     """
 
     code = "PRC003"
@@ -43,6 +43,14 @@ class Fp16ParametersWithScaler(Rule):
     )
     catalogue = ("fp16.pure-fp16-params-with-amp",)
     good = (
+        example(
+            "sft.sh",
+            """
+            swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type full --torch_dtype float16 --deepspeed zero3 \\
+              --dataset our/data --per_device_train_batch_size 1
+            """,
+            note="DeepSpeed scales by itself",
+        ),
         example(
             "train.yaml",
             """
@@ -93,6 +101,15 @@ class Fp16ParametersWithScaler(Rule):
     )
     bad = (
         example(
+            "sft.sh",
+            """
+            swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type full --torch_dtype float16 --dataset our/data \\
+              --per_device_train_batch_size 1
+            """,
+            at="torch_dtype",
+            count=1,
+        ),
+        example(
             "train.yaml",
             """
             model_name_or_path: facebook/opt-350m
@@ -129,7 +146,7 @@ class Fp16ParametersWithScaler(Rule):
             return
         if uses_deepspeed(job) or uses_fsdp(job) or both_half_types(job) or inference_only(job):
             return
-        if job.framework is None or job.framework.value not in ("transformers", "trl"):
+        if job.framework is None or job.framework.value not in ("transformers", "trl", "ms-swift"):
             return
         adapters = trains_adapters(job)
         if adapters is None:
