@@ -69,8 +69,8 @@ class EvaluationWithoutData(Rule):
         strategy, on = argument(job, "eval_strategy", "evaluation_strategy"), argument_on(job, "do_eval")
         name = word(strategy)
         cause = strategy if name in ("steps", "epoch") else on if on is not None and on.value else None
-        if cause is None or argument(job, "eval_dataset", "tokenized_path") is not None:
-            return
+        if cause is None or argument(job, "eval_dataset", "tokenized_path", "dev_ratio") is not None:
+            return  # dev_ratio: val_size as releases of 2023 have it
         size = argument(job, "val_size")
         if size is not None and (number(size.value) is None or (number(size.value) or 0) > 1e-6):
             return
