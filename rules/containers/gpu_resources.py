@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, at
 
-from ..serving.server import runs
+from ..serving.server import launch_of, runs
 from .pod import WORKLOADS, cuda_image, image_origin, in_kubernetes, pod_spec
 
 
@@ -25,7 +25,8 @@ class GpuResources(Rule):
 
     How sure: what is refused is Kubernetes' own validation. A missing limit is a warning for the project's CUDA image: the
     namespace or a webhook may add it, resource claims may stand in for it. Where nothing at all is asked for it is
-    information: another file may add it.
+    information: another file may add it. Of a ``requestGPU`` below 1 the production stack's chart makes 0 and asks for
+    none: a warning, since such a pod sees every GPU of its node where the runtime shows them.
     """
 
     code = "CTR006"
@@ -36,6 +37,7 @@ class GpuResources(Rule):
     evidence = (
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
+        "https://github.com/vllm-project/production-stack/pull/1047",
     )
     catalogue = ("k8s-gpu-requests-only", "k8s-no-gpu-limit")
     good = (
@@ -85,9 +87,25 @@ class GpuResources(Rule):
                   resources: {limits: {cpu: 8, memory: 64Gi}}
             """,
         ),
+        example(
+            "values.yaml",
+            """
+            servingEngineSpec:
+              modelSpec:
+                - name: qwen
+                  repository: vllm/vllm-openai
+                  tag: v0.18.1
+                  modelURL: Qwen/Qwen2.5-7B-Instruct
+                  replicaCount: 2
+                  requestGPU: 0.5
+            """,
+            at="requestGPU",
+            count=1,
+        ),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        yield from self._chart(job)
         launch = in_kubernetes(job)
         if launch is None or launch.container is None or not runs(job):
             return
@@ -121,12 +139,7 @@ class GpuResources(Rule):
         claims = at(launch.container, "resources", "claims")
         if launch.context.get("kind") not in WORKLOADS:
             return  # a serving runtime gets its resources from who uses it
-        if (
-            found
-            or not cuda_image(launch)
-            or any("/" in name for name in names)
-            or claims is not None
-        ):
+        if found or not cuda_image(launch) or any("/" in name for name in names) or claims is not None:
             return
         if (
             spec is None
@@ -142,6 +155,29 @@ class GpuResources(Rule):
             help="limits: {nvidia.com/gpu: 1}",
             severity="warning" if limited else "info",
             confidence="medium" if limited else "low",
+            job=job,
+        )
+
+    def _chart(self, job: ServingJob) -> Iterator[Finding]:
+        """``requestGPU`` of the production stack's chart, of which helm/templates/_helpers.tpl takes the whole number."""
+        launch = launch_of(job)
+        values = launch.context.get("values") if launch is not None else None
+        if launch is None or not isinstance(values, Mapping):
+            return
+        entry = values.entry("requestGPU")
+        share = entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None
+        if entry is None or not isinstance(share, float) or share <= 0 or share.is_integer():
+            return
+        if any(key.startswith(("requestGPUMem", "requestGPUCores")) for key in values.index):
+            return  # HAMi shares the card
+        asked = share > 1
+        yield self.finding(
+            f"requestGPU {share:g} is a fraction, "
+            + ("which the API server refuses" if asked else "of which the chart makes 0: the pod asks for no GPU"),
+            FileOrigin(launch.document, ("requestGPU",), entry.key.span, entry.value.span),
+            help="a whole number of GPUs; to share a card, time-slicing or MIG, with requestGPUType",
+            severity="error" if asked else "warning",
+            confidence="high" if asked else "medium",
             job=job,
         )
 
