@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint.estimate.training.blocks import Delta, Numerics, Shape, block_footprint
+from cfglint.estimate.training.blocks import Delta, Numerics, Scan, Shape, block_footprint
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import Tape, Value, Weight
 
@@ -149,3 +149,17 @@ def test_gated_attention_keeps_its_output_and_the_gate() -> None:
     )
     # the sigmoid's output and the product beside attention's own output
     assert gated - plain == 2 * 64 * 2 * 2 * 32
+
+
+def test_a_scan_keeps_its_projection_and_its_output() -> None:
+    alone, plain, both = (
+        block_footprint(shape, Style(norm="layernorm"), NUMERICS).saved
+        for shape in (
+            mixer(scan=Scan(projected=160, inner=64, state=64 * 16, beside=False)),
+            mixer(),
+            mixer(scan=Scan(projected=160, inner=64, state=64 * 16, beside=True)),
+        )
+    )
+    assert alone == pytest.approx(2 * 64 * 2 * (32 + 160 + 64), rel=0.01)
+    # the norm before them is one
+    assert both - plain == 2 * 64 * 2 * (160 + 64)

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
-from cfglint.estimate.training.blocks import Delta, Numerics, Shape, block_footprint
+from cfglint.estimate.training.blocks import Delta, Numerics, Scan, Shape, block_footprint
 from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
@@ -294,6 +294,18 @@ def _kind(layer: Layer) -> Layer:
     return replace(layer, index=0, window=None)
 
 
+def _scan(architecture: Architecture, layer: Layer, tp: int) -> Scan | None:
+    """A Mamba-2 mixer, alone or beside attention, where the layer has one."""
+    ssm = architecture.ssm
+    if ssm is None or ssm.kind != "mamba2" or not layer.recurrent:
+        return None
+    projection = next((t for t in architecture.tensors if t.module == "in_proj" and t.role == "ssm" and t.linear), None)
+    if projection is None:
+        return None
+    beside = layer.mixer != "mamba2"
+    return Scan(projection.shape[0] // tp, ssm.inner_size // tp, ssm.recurrent_state_elements // tp, beside)
+
+
 def _delta(architecture: Architecture, layer: Layer, tp: int) -> Delta | None:
     """Widths of a gated delta rule, where the layer has one."""
     config, ssm = architecture.config, architecture.ssm
@@ -350,6 +362,7 @@ def _shape(
         has_mixer=layer.mixer != "none",
         convolves=layer.mixer == "conv",
         delta=_delta(architecture, layer, tp),
+        scan=_scan(architecture, layer, tp),
         has_feed_forward=layer.feed_forward != "none",
         moe_loop=moe is not None and plan.profile.modeling and separate_experts(plan),
     )

@@ -91,6 +91,19 @@ class Delta:
     """Queries, keys, values and gate come of one projection, head by head (Qwen3-Next)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A Mamba-2 mixer: width of its input projection, of its heads, and elements of their states."""
+
+    projected: int
+    inner: int
+    state: int
+    beside: bool
+    """Attention reads the same input, and the two outputs are added (Falcon-H1)."""
+
+
+SCAN_CHUNK: Final = 256
+"""Tokens of a chunk of Mamba-2's scan (``chunk_size`` of most configs; Nemotron-H has 128)."""
 DELTA_CHUNK: Final = 64
 """Tokens of a chunk of the gated delta rule (fla ``chunk_size``)."""
 
@@ -129,6 +142,7 @@ class Shape:
     convolves: bool = False
     """The mixer is a gated short convolution (LFM2)."""
     delta: Delta | None = None
+    scan: Scan | None = None
     has_feed_forward: bool = True
 
     @property
@@ -430,6 +444,13 @@ class BlockWriter:
 
     # -- sublayers ---------------------------------------------------------------------------------------------------
 
+    def mixer(self, x: Value) -> Value:
+        scan = self.shape.scan
+        if scan is None:
+            return self.attention(x)
+        scanned = self._scan(x, scan)
+        return self.tape.add(self.attention(x), scanned) if scan.beside else scanned
+
     def attention(self, x: Value, cross: bool = False) -> Value:
         tape, shape, style = self.tape, self.shape, self.style
         if shape.kv_lora_rank:
@@ -502,6 +523,29 @@ class BlockWriter:
         out = tape.op((out, gate), values, out.dtype, save=(out, gate))
         tape.keep(x, filtered, gate)
         return self.project(out, "o", delta.values, hidden)
+
+    def _scan(self, x: Value, scan: Scan) -> Value:
+        """Mamba-2 with mamba-ssm's kernel, which transformers takes for training: from the projection to the output at once.
+
+        ``MambaSplitConv1dScanCombinedFn`` (mamba_ssm ``ops/triton/ssd_combined.py``) saves the projection and the scan's
+        output, and computes convolution, states and gated norm again in backward.
+        """
+        tape, numerics, hidden, n = self.tape, self.numerics, self.shape.hidden, self.n
+        projected = self.project(x, "qkv", hidden, scan.projected)
+        size = DTYPE_BYTES[projected.dtype]
+        inner = n * scan.inner
+        scanned = tape.op((), inner, projected.dtype)
+        states = n / SCAN_CHUNK * scan.state * DTYPE_BYTES["fp32"]
+        convolved = n * (scan.projected - scan.inner) * size
+        return tape.op(
+            (projected,),
+            n * hidden,
+            projected.dtype,
+            save=(projected, scanned),
+            forward_temp=states + convolved + inner * size,
+            backward_temp=2 * states + 2 * convolved + inner * size,
+            weight=Weight(scan.inner * hidden, numerics.weight_dtype, numerics.train_base),
+        )
 
     def _latent_attention(self, x: Value) -> Value:
         """Multi-head latent attention as in DeepSeek-V2/V3's modeling code."""
@@ -700,7 +744,7 @@ class BlockWriter:
         middle = x
         if shape.has_mixer:
             hidden = self.norm(x, width) if style.pre_norms else x
-            hidden = self.attention(hidden)
+            hidden = self.mixer(hidden)
             if style.post_norms:
                 hidden = self.norm(hidden, width)
             if style.residual_scale:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
-from cfglint.estimate.training.activations import RECURRENT, Activations, activations_of
+from cfglint.estimate.training.activations import Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, favourable
@@ -128,9 +128,10 @@ def estimate_training(job: TrainingJob) -> Estimate:
             f"{architecture.model_type}: only the number of parameters is known, its split over layers is assumed"
         )
         plan.loose.add("parameters")
-    if architecture is not None and any(layer.mixer in RECURRENT for layer in architecture.layers):
-        delta = architecture.ssm is not None and architecture.ssm.kind == "gated-deltanet"
-        how = "with the kernels of flash-linear-attention" if delta else "like attention of their inner width"
+    if architecture is not None and any(layer.recurrent and layer.mixer != "conv" for layer in architecture.layers):
+        kernels = {"gated-deltanet": "flash-linear-attention", "mamba2": "mamba-ssm"}
+        package = kernels.get(architecture.ssm.kind) if architecture.ssm is not None else None
+        how = f"with the kernels of {package}" if package else "like attention of their inner width"
         estimate.assumptions.append(f"recurrent layers are counted {how}")
         plan.loose.add("mixer")
     rollout = rollout_of(job) if plan.objective in RL_METHODS else None
