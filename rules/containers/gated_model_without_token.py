@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cfglint.dialects.base import Launch
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
-from cfglint.source.node import Sequence
+from cfglint.source.node import Mapping, Sequence, at
 
-from ..serving.server import docker_run, launch_of, managed, runs, stated
+from ..serving.server import docker_run, launch_of, managed, runs, stated, wrapper
 from .pod import mounts, pod_spec, variable_names
 
 TOKENS = frozenset(
@@ -32,7 +33,8 @@ class GatedModelWithoutToken(Rule):
 
     How sure: the model is known to be gated, it is named by its Hub id, and no variable of the container holds a token. With
     variables from elsewhere, an offline or mirror setting, or a mounted cache that may hold the weights already, nothing is
-    said.
+    said. Of KServe's resources those with ``--model_id`` alone count: a storage address, a service account or a runtime
+    chosen by name may bring the token.
     """
 
     code = "CTR005"
@@ -45,7 +47,33 @@ class GatedModelWithoutToken(Rule):
         "https://docs.vllm.ai/en/latest/deployment/docker/",
     )
     catalogue = ("k8s-hf-token-missing",)
+    _SERVICE = """
+            apiVersion: serving.kserve.io/v1beta1
+            kind: InferenceService
+            metadata: {{name: llama}}
+            spec:
+              predictor:
+                model:
+                  modelFormat: {{name: huggingface}}
+                  args: ["--model_name=llama", "--model_id=meta-llama/Llama-3.1-8B-Instruct"]
+                  resources: {{limits: {{nvidia.com/gpu: "1"}}}}{more}
+            """
     good = (
+        example(
+            "isvc.yaml",
+            _SERVICE.format(
+                more="""
+                  env: [{name: HF_TOKEN, valueFrom: {secretKeyRef: {name: hf-secret, key: HF_TOKEN}}}]"""
+            ),
+        ),
+        example(
+            "isvc.yaml",
+            _SERVICE.format(
+                more="""
+                  runtime: our-runtime"""
+            ),
+            note="the runtime may have it",
+        ),
         example(
             "serve.sh", "docker run --gpus all -e HF_TOKEN vllm/vllm-openai:v0.18.1 meta-llama/Llama-3.1-8B-Instruct"
         ),
@@ -67,12 +95,15 @@ class GatedModelWithoutToken(Rule):
                   args: ["--model", "google/gemma-3-4b-it"]
             """,
         ),
+        example("isvc.yaml", _SERVICE.format(more=""), count=1),
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
         fact = job.model_id
-        if launch is None or fact is None or not isinstance(fact.value, str) or managed(job):
+        if launch is None or fact is None or not isinstance(fact.value, str):
+            return
+        if managed(job) and not _fetched_by_kserve(job, launch):
             return
         if not runs(job, "vllm", "sglang", "tgi"):
             return
@@ -106,3 +137,12 @@ class GatedModelWithoutToken(Rule):
             confidence="low" if cached else None,
             job=job,
         )
+
+
+def _fetched_by_kserve(job: ServingJob, launch: Launch) -> bool:
+    """Whether KServe's Hugging Face server fetches the model itself, with the environment of the resource alone."""
+    predictor = at(launch.document.root, "spec", "predictor")
+    model = at(predictor, "model")
+    if wrapper(job) != "kserve" or not isinstance(predictor, Mapping) or not isinstance(model, Mapping):
+        return False
+    return "serviceAccountName" not in predictor and not {"runtime", "storageUri", "storage"} & set(model.index)
