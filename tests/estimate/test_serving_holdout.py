@@ -77,6 +77,16 @@ def test_later_collections(row: dict[str, Any]) -> None:
         assert serving.weights / GIB == pytest.approx(row["weights_gib"], rel=0.07)
 
 
+@pytest.mark.parametrize("row", rows(4) + rows(5), ids=lambda row: str(row["id"]))
+def test_last_collections(row: dict[str, Any]) -> None:
+    """No server that started is said to fail; weights within 9 %, though a re-publication is not always named."""
+    job = job_of(**{key: value for key, value in row["job"].items() if key not in ("cfglint", "kind", "name")})
+    estimate = estimate_serving(job)
+    assert row["outcome"] != "ok" or estimate.memory.verdict not in ("oom", "likely-oom", "kv-too-small")
+    if "weights_gib" in row and estimate.serving is not None and estimate.serving.weights is not None:
+        assert estimate.serving.weights / GIB == pytest.approx(row["weights_gib"], rel=0.09)
+
+
 def test_what_is_allocated_is_within_what_the_device_shows() -> None:
     for row in rows(1) + rows(2):
         memory = estimate_serving(
@@ -512,3 +522,13 @@ def test_the_old_engine_profiles_an_image_and_a_video() -> None:
     )
     assert full.kv_tokens is not None
     assert full.kv_tokens.low <= 2400 <= full.kv_tokens.high
+
+
+def test_a_table_that_a_first_compilation_may_take_since_0_22() -> None:
+    """Qwen2.5-7B of 0.22.0 on a card of 44.5 GiB: 26.32 GiB of cache, 27.1 without the table of 1.02."""
+    serving = serving_of(
+        framework_version="0.22.0", model="Qwen/Qwen2.5-7B-Instruct", gpu="L40S", gpu_memory_utilization=0.95, max_model_len=4096,
+        max_num_batched_tokens=2048, max_num_seqs=128,
+    )  # fmt: skip
+    assert serving.kv_cache is not None
+    assert serving.kv_cache.low / GIB <= 26.32 <= serving.kv_cache.expected / GIB
