@@ -275,6 +275,7 @@ def test_the_trainer_keeps_gradients_whole_between_micro_steps(gpus: int, micro_
         ("verl", 1, {}, 0),
         ("lightning", 1, {}, 0),
         ("torchtune", 2, {}, 0),
+        ("llama-recipes", 1, {}, 0),
         ("llm-foundry", 1, {}, 0),
     ],
 )

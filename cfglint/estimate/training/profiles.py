@@ -336,6 +336,11 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     # PyTorch Lightning: ``training_step`` keeps the loss alone, so no logits live on
     "lightning": replace(_TRANSFORMERS, name="lightning", fsdp_upcasts_trainable=False, micro_batch_size=None),
+    # llama-cookbook ``utils/train_utils.py`` and xtuner ``engine``: loops of their own, which reduce in every micro-step
+    "llama-cookbook": replace(
+        _TRANSFORMERS, name="llama-cookbook", pads_dynamically=False, hold_logits=True, micro_batch_size=None
+    ),
+    "xtuner": replace(_TRANSFORMERS, name="xtuner"),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),
 }
 
@@ -351,10 +356,8 @@ _SAME: Final[Mapping[str, str]] = {
     "slime": "megatron",
     "gpt-neox": "megatron",
     "transformers-loop": "peft",
-    "llama-recipes": "accelerate",
-    "llama-cookbook": "accelerate",
+    "llama-recipes": "llama-cookbook",
     "fastchat": "transformers",
-    "xtuner": "transformers",
     "open-instruct": "transformers",
     "lmflow": "transformers",
     "alignment-handbook": "trl",
