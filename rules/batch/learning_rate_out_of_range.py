@@ -119,6 +119,8 @@ class LearningRateOutOfRange(Rule):
         if adapters(job):
             low, high, usual = bounds.get("adapter_least"), bounds.get("adapter_most"), "1e-5 to 1e-3 is usual"
             what = "adapters"
+        elif job.value("quantization"):
+            return  # quantized weights are not trained: a script that names no adapter brings its own
         else:
             low, high, usual = None, bounds.get("full_most"), "1e-6 to 5e-5 is usual"
             what = "full fine-tuning"
