@@ -275,3 +275,21 @@ def test_a_switch_of_checkpointing_is_turned_where_it_stands() -> None:
     found = fit(job_of({"auto.yaml": AUTOMODEL}))
     keys = {s.key: s.value for c in (*found.changes, *found.stacked) for s in c.settings}
     assert keys["distributed.activation_checkpointing"] is True
+
+
+def test_gradients_reduced_in_every_micro_step_where_no_number_of_devices_carries_whole_ones() -> None:
+    files = {
+        "sft.yaml": {
+            **TRL, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 64, "max_length": 1024,
+            "gradient_checkpointing": True, "attn_implementation": "sdpa", "optim": "adamw_torch_fused",
+        },
+        "accelerate.yaml": FSDP,
+    }  # fmt: skip
+    found = {on.gpu: on for on in fit(job_of(files)).accelerators}
+    on = found["A100-SXM4-40GB"]
+    assert on.change is not None
+    keys = {setting.key: setting.value for setting in on.change.settings}
+    assert keys["accelerator_config.gradient_accumulation_kwargs.sync_each_batch"] is True
+    assert all("sync_each_batch" not in setting.key for setting in getattr(found["H200-SXM"].change, "settings", ()))
+        found["A100-SXM4-80GB"].change.settings
+    )

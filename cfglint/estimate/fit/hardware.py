@@ -8,7 +8,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cfglint.catalog.accelerators import Accelerator, accelerators
-from cfglint.estimate.fit.options import LARGEST_MICRO_BATCH, Option, checkpointing, full_sharding, rank_sequences
+from cfglint.estimate.fit.options import (
+    LARGEST_MICRO_BATCH,
+    Option,
+    checkpointing,
+    each_reduction,
+    full_sharding,
+    rank_sequences,
+)
 from cfglint.estimate.fit.result import Change, OnAccelerator
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, need, on_hardware
@@ -138,7 +145,7 @@ def _ways(plan: Plan) -> int:
 
 
 def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
-    """The job as it is, then with what does not change its result: smaller micro-batches, checkpointing, sharding."""
+    """The job as it is, then with what does not change its result: smaller micro-batches, checkpointing, sharding, reduction."""
     ways = _ways(plan)
     counts = tuple((gpus, nodes) for gpus, nodes in COUNTS if gpus * nodes % ways == 0)
     unsharded = plan.sharding in ("none", "ddp")
@@ -151,6 +158,8 @@ def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
     yield bases[0]
     smaller = 1 if plan.micro_batch is not None and plan.micro_batch > 1 else None
     recompute = tuple(o for o in checkpointing(plan) if settings_for(job, o.said) is not None)
+    shards = [plan.sharding.startswith("fsdp"), *("fsdp" in option.facts for base in bases for option in base.options)]
+    reduced = tuple(o for o in each_reduction(plan) if any(shards) and settings_for(job, o.said) is not None)
     for base in bases:
         if base.options:
             yield base
@@ -158,6 +167,8 @@ def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
             yield Layout(base.counts, base.options, smaller)
         if recompute:
             yield Layout(base.counts, (*base.options, *recompute), smaller)
+        if reduced:
+            yield Layout(base.counts, (*base.options, *recompute, *reduced), smaller)
 
 
 def _sequences(job: TrainingJob, plan: Plan) -> int | None:

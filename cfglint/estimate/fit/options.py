@@ -76,7 +76,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("trainer asleep", tuple(_trainer_sleeps(job, plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
-        Knob("reduction", tuple(_reduction(plan))),
+        Knob("reduction", tuple(each_reduction(plan) if plan.whole_gradients else ())),
         Knob("batch", tuple(_micro_batches(job, plan))),
         Knob("sharding", tuple(_zero(plan))),
         Knob("sharding", tuple(_fsdp(plan))),
@@ -190,9 +190,9 @@ def _loss(plan: Plan) -> Iterator[Option]:
         yield Option("a fused linear cross-entropy (Liger)", facts, cost="not slower; needs liger-kernel", rank=0.2)
 
 
-def _reduction(plan: Plan) -> Iterator[Option]:
+def each_reduction(plan: Plan) -> Iterator[Option]:
     """``sync_each_batch`` (accelerate ``GradientAccumulationPlugin``): gradients stay sharded between micro-steps."""
-    if plan.whole_gradients:
+    if plan.profile.defers_reduction and not plan.adapter:
         facts = {"reduces_each_micro_step": True}
         yield Option("gradients reduced in every micro-step", facts, cost="they travel in every micro-step", rank=1.8)
 
