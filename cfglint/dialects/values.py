@@ -206,13 +206,15 @@ class FactReader:
         return self._convert(fact, keys, optimizer)
 
     def names(self, fact: str, *keys: str | Route) -> Any:
-        """A list of names; ``all-linear`` and its spellings become ``["all-linear"]``."""
+        """A list of names; ``all-linear`` and its spellings become ``["all-linear"]``. A command's word may hold several."""
         for key in keys:
             route: Route = (key,) if isinstance(key, str) else key
             if is_unknown(self.value(*route)):
                 return self.state(fact, UNKNOWN, *route)
             found = texts(self.node(*route))
             if found is not None:
+                if self.reading.document.file.format == "shell":
+                    found = [part for name in found for part in name.split(",") if part]
                 if [name.lower().replace("_", "-") for name in found] in (["all-linear"], ["all"]):
                     found = ["all-linear"]
                 return self.state(fact, found, *route)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.named_models import stated_name
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -16,6 +17,15 @@ from .adapter_facts import hugging_face
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.]*")
 _WORDS: Final = frozenset({"all-linear", "all", "linear", "auto"})
 
+_CHATGLM: Final = re.compile(
+    r"(^|[/_-])(chatglm\d?|codegeex\d?|glm-?4-9b(?!.*(hf|0414))|long(writer|cite|reward)-glm4)(?![a-z])", re.IGNORECASE
+)
+"""Models of GLM's shape that bring their own code. ``glm-4-9b-hf`` and ``GLM-4-9B-0414`` are transformers' own."""
+
+_CHATGLM_LINEAR: Final = ("dense", "dense_4h_to_h", "dense_h_to_4h", "query_key_value")
+_CHATGLM_MODULES: Final = frozenset({*_CHATGLM_LINEAR, "word_embeddings", "output_layer"})
+"""Names of ``modeling_chatglm.py`` in THUDM/chatglm3-6b, which chatglm2-6b and glm-4-9b have too."""
+
 
 class TargetModules(Rule):
     """LoRA targets that the model has no module of.
@@ -24,8 +34,9 @@ class TargetModules(Rule):
     others are passed over without a word and those layers are not adapted: ``query_key_value`` is GPT-NeoX's name,
     ``q_proj`` Llama's.
 
-    How sure: the module names are those of the model's own architecture, as transformers builds it. Only models whose whole
-    architecture is known are judged; regular expressions and ``all-linear`` are left alone.
+    How sure: the module names are those of the model's own architecture, as transformers builds it; for ChatGLM, as its own
+    code does. Only models whose whole architecture is known are judged; regular expressions and ``all-linear`` are left
+    alone.
     """
 
     code = "PFT001"
@@ -35,6 +46,7 @@ class TargetModules(Rule):
     evidence = (
         "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/tuners_utils.py",
         "https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/lora/config.py",
+        "https://github.com/hiyouga/LlamaFactory/issues/750",
     )
     catalogue = ("peft.target-missing",)
     good = (
@@ -66,6 +78,19 @@ class TargetModules(Rule):
             lora_target_modules: [query_key_value]
             """,
             note="the model is not known",
+        ),
+        example(
+            "train.yaml",
+            """
+            model_name_or_path: THUDM/glm-4-9b-chat
+            stage: sft
+            finetuning_type: lora
+            lora_target: query_key_value,dense_h_to_4h
+            template: glm4
+            dataset: identity
+            output_dir: out
+            """,
+            note="names of the model's own code",
         ),
     )
     bad = (
@@ -100,6 +125,20 @@ class TargetModules(Rule):
             count=1,
             note="four of the five are there: the fifth is passed over",
         ),
+        example(
+            "train.yaml",
+            """
+            model_name_or_path: THUDM/chatglm3-6b
+            stage: sft
+            finetuning_type: lora
+            lora_target: q_proj,v_proj
+            template: chatglm3
+            dataset: identity
+            output_dir: out
+            """,
+            at="lora_target",
+            count=1,
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
@@ -112,18 +151,21 @@ class TargetModules(Rule):
         if not wanted or any(name in _WORDS or not _PLAIN.fullmatch(name) for name in wanted):
             return
         modules = {tensor.module for tensor in architecture.tensors}
+        linear = sorted({t.module for t in architecture.tensors if t.linear and t.stack in ("decoder", "encoder")})
+        family = architecture.model_type
+        if family in ("glm", "glm4", "chatglm") and _CHATGLM.search(stated_name(job)):
+            modules, linear, family = set(_CHATGLM_MODULES), list(_CHATGLM_LINEAR), "chatglm"
         missing = [name for name in wanted if name.rpartition(".")[2] not in modules]
         if not missing:
             return
-        linear = sorted({t.module for t in architecture.tensors if t.linear and t.stack in ("decoder", "encoder")})
         none_left = len(missing) == len(wanted)
         words = ", ".join(missing)
         yield self.finding(
-            f"{architecture.model_type} has no module named {words}: PEFT finds nothing to adapt"
+            f"{family} has no module named {words}: PEFT finds nothing to adapt"
             if none_left
-            else f"{architecture.model_type} has no module named {words}: PEFT passes over it",
+            else f"{family} has no module named {words}: PEFT passes over it",
             targets,
-            (job.model_id, f"a {architecture.model_type} model"),
+            (job.model_id, f"a {family} model"),
             help=f"its linear layers are {', '.join(linear[:12])}",
             severity="error" if none_left else "warning",
             job=job,

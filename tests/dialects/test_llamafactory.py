@@ -159,6 +159,7 @@ def test_its_scripts_flags(script: str) -> None:
     (job,) = lint_files({"run.sh": launch}).context.jobs.training
     assert job.value("framework") == "llamafactory"
     assert (job.value("method"), job.value("gradient_checkpointing")) == ("lora", "full")
+    assert job.value("lora_targets") == ["q_proj", "v_proj"]
     other = launch.replace("--stage sft", "").replace(
         "--template qwen --finetuning_type lora --lora_target q_proj,v_proj", ""
     )
