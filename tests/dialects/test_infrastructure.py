@@ -242,3 +242,39 @@ def test_compose_variables_with_a_default(image: str, version: str | None) -> No
     assert (job.value("model_id"), job.value("framework_version")) == ("org/m", version)
     assert job.hardware.gpus_per_node == 2
     assert job.undecided("max_model_len")
+
+
+SERVE = "vllm serve Qwen/Qwen2.5-7B-Instruct\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "versions"),
+    [
+        ("pip install vllm==0.6.3\n", {"vllm": "0.6.3"}),
+        ('python3 -m pip install -U "vllm[audio]>=0.8.3" ray\n', {"vllm": ">=0.8.3"}),
+        ("uv pip install vllm==0.18.1 transformers==4.57.1\n", {"vllm": "0.18.1", "transformers": "4.57.1"}),
+        ("pip install vllm\n", {}),
+        ("# pip install vllm==0.6.3\n", {}),
+        ("pip download vllm==0.6.3\n", {}),
+        ("if a; then pip install vllm==0.6.3; else pip install vllm==0.8.5; fi\n", {}),
+        ("pip install vllm==$VERSION\n", {}),
+    ],
+)
+def test_what_a_script_installs_is_the_release(before: str, versions: dict[str, str]) -> None:
+    (job,) = jobs_of({"serve.sh": "#!/bin/sh\n" + before + SERVE})
+    assert job.versions == versions
+
+
+def test_what_is_installed_later_or_outside_a_container_is_not() -> None:
+    (job,) = jobs_of({"serve.sh": "#!/bin/sh\n" + SERVE + "pip install vllm==0.6.3\n"})
+    assert job.versions == {}
+    (job,) = jobs_of(
+        {"serve.sh": "#!/bin/sh\npip install vllm==0.6.3\ndocker run vllm/vllm-openai:latest --model org/m\n"}
+    )
+    assert job.versions == {}
+
+
+def test_what_a_dockerfile_builds_in() -> None:
+    text = 'FROM ubuntu\nRUN apt-get update && \\\n    pip install \\\n    "vllm==0.18.1" ray\nCMD ["vllm", "serve", "org/m"]\n'
+    (job,) = jobs_of({"Dockerfile": text})
+    assert job.versions == {"vllm": "0.18.1"}

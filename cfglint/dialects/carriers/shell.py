@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import STARTERS, basename, expanded
 from cfglint.jobs.facts import FileOrigin
+from cfglint.jobs.versions import parse_requirements
 from cfglint.source.node import Document
-from cfglint.source.shell import Word, commands_of
+from cfglint.source.shell import Command, Word, commands_of
 
 
 def origin_of(document: Document, word: Word, *route: str) -> FileOrigin:
@@ -26,6 +27,7 @@ def launches(document: Document) -> Iterator[Launch]:
     carrier = "dockerfile" if document.file.format == "dockerfile" else ("slurm" if script.directives else "shell")
     if carrier == "shell":
         yield from _argument_lists(document)
+    releases = installed(script.commands) if carrier != "dockerfile" else _built_in(document.file.text)
     for command in (*script.commands, *((script.image_command,) if script.image_command else ())):
         if not command.words and command.image is None:
             continue
@@ -34,7 +36,8 @@ def launches(document: Document) -> Iterator[Launch]:
         visible = visible_devices(environment)
         if visible is not None:
             gpus = (visible[0], origin_of(document, visible[2], visible[1]))
-        yield from expanded(
+        versions = {name: release for name, (release, place) in releases.items() if place < command.span.start}
+        for launch in expanded(
             Launch(
                 words=list(command.words),
                 document=document,
@@ -49,9 +52,48 @@ def launches(document: Document) -> Iterator[Launch]:
                 context={
                     **({"slurm": slurm} if script.directives else {}),
                     **({FOLDER: moved[0]} if moved is not None and command.span.start > moved[1] else {}),
+                    **({"versions": versions} if versions else {}),
                 },
             )
-        )
+        ):
+            if "docker" in launch.context:
+                launch.context.pop("versions", None)  # the image has its own
+            yield launch
+
+
+def installed(commands: Sequence[Command]) -> dict[str, tuple[str, int]]:
+    """Frameworks that a script installs with pip or uv at a stated release: the specifier, and where it stands."""
+    return _releases(([w.text if w.known else "" for w in command.words], command.span.start) for command in commands)
+
+
+_RUN = re.compile(r"^[ \t]*RUN[ \t]+((?:[^\\\n]|\\.|\\\r?\n)*)", re.MULTILINE | re.IGNORECASE)
+
+
+def _built_in(text: str) -> dict[str, tuple[str, int]]:
+    """The same of a Dockerfile's ``RUN`` lines."""
+    found = []
+    for line in _RUN.finditer(text) if "install" in text else ():
+        for command in re.split(r"&&|;|\|\||(?<=[^\\])\n", line[1]):
+            words = [w.strip("\"'") for w in command.replace("\\\n", " ").split()]
+            found.append(([w for w in words if "$" not in w], line.start()))
+    return _releases(found)
+
+
+def _releases(commands: Iterable[tuple[list[str], int]]) -> dict[str, tuple[str, int]]:
+    """One that is installed at several releases is left out: which of them a command finds is not known."""
+    found: dict[str, tuple[str, int]] = {}
+    several: set[str] = set()
+    for words, place in commands:
+        programs = {basename(text) for text in words[:4]}
+        if "install" not in words[1:5] or not programs & {"pip", "pip3", "uv"}:
+            continue
+        for word in words:
+            for name, specifier in parse_requirements(word).items():
+                if "," not in specifier and "*" not in specifier:
+                    specifier = specifier.removeprefix("==").strip()
+                if found.setdefault(name, (specifier, place))[0] != specifier:
+                    several.add(name)
+    return {name: stated for name, stated in found.items() if name not in several}
 
 
 FOLDER = "folder"
