@@ -26,6 +26,9 @@ _CHATGLM_LINEAR: Final = ("dense", "dense_4h_to_h", "dense_h_to_4h", "query_key_
 _CHATGLM_MODULES: Final = frozenset({*_CHATGLM_LINEAR, "word_embeddings", "output_layer"})
 """Names of ``modeling_chatglm.py`` in THUDM/chatglm3-6b, which chatglm2-6b and glm-4-9b have too."""
 
+_OWN_NAMES: Final = re.compile(r"exaone-(3\.|deep)", re.IGNORECASE)
+"""Models of Llama's shape whose own code has other names (``c_fc_0``, ``out_proj``)."""
+
 
 class TargetModules(Rule):
     """LoRA targets that the model has no module of.
@@ -153,6 +156,8 @@ class TargetModules(Rule):
         modules = {tensor.module for tensor in architecture.tensors}
         linear = sorted({t.module for t in architecture.tensors if t.linear and t.stack in ("decoder", "encoder")})
         family = architecture.model_type
+        if _OWN_NAMES.search(stated_name(job)):
+            return
         if family in ("glm", "glm4", "chatglm") and _CHATGLM.search(stated_name(job)):
             modules, linear, family = set(_CHATGLM_MODULES), list(_CHATGLM_LINEAR), "chatglm"
         missing = [name for name in wanted if name.rpartition(".")[2] not in modules]
