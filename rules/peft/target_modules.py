@@ -8,6 +8,7 @@ from typing import Final
 
 from cfglint.jobs.job import TrainingJob
 from cfglint.jobs.named_models import stated_name
+from cfglint.jobs.versions import always_at_least
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
@@ -28,6 +29,9 @@ _CHATGLM_MODULES: Final = frozenset({*_CHATGLM_LINEAR, "word_embeddings", "outpu
 
 _OWN_NAMES: Final = re.compile(r"exaone-(3\.|deep)", re.IGNORECASE)
 """Models of Llama's shape whose own code has other names (``c_fc_0``, ``out_proj``)."""
+
+_EXPERTS_BEFORE_5: Final = {name: frozenset({"w1", "w2", "w3"}) for name in ("mixtral", "phimoe", "minimax")}
+"""Linear modules of each expert in transformers 4, which 5 holds as one tensor (``modeling_mixtral.py`` of 4.57)."""
 
 
 class TargetModules(Rule):
@@ -95,6 +99,21 @@ class TargetModules(Rule):
             """,
             note="names of the model's own code",
         ),
+        example(
+            "axolotl.yaml",
+            """
+            base_model: mistralai/Mixtral-8x7B-v0.1
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 2048
+            micro_batch_size: 1
+            adapter: lora
+            lora_r: 16
+            lora_target_modules: [w1, w2, w3]
+            """,
+            note="the experts' linear layers in transformers 4",
+        ),
     )
     bad = (
         example(
@@ -160,6 +179,8 @@ class TargetModules(Rule):
             return
         if family in ("glm", "glm4", "chatglm") and _CHATGLM.search(stated_name(job)):
             modules, linear, family = set(_CHATGLM_MODULES), list(_CHATGLM_LINEAR), "chatglm"
+        if always_at_least(context.version(job, "transformers"), "5") is not True:
+            modules |= _EXPERTS_BEFORE_5.get(family, frozenset())
         missing = [name for name in wanted if name.rpartition(".")[2] not in modules]
         if not missing:
             return
