@@ -23,8 +23,9 @@ class FsdpVersionSettings(Rule):
     does not state it.
 
     How sure: the checks are in Accelerate's source (1.15; `fsdp_version` came with 1.6). The file is read as Accelerate
-    reads it, strings included. `fsdp_sharding_strategy`, `fsdp_use_orig_params`, `fsdp_sync_module_states` and
-    `fsdp_backward_prefetch` are ignored by version 2 with a warning, `fsdp_forward_prefetch` without one: not reported here.
+    reads it, strings included. `fsdp_sharding_strategy` is not read with version 2: another strategy than FULL_SHARD is a
+    warning. `fsdp_use_orig_params`, `fsdp_sync_module_states` and `fsdp_backward_prefetch` are ignored too, with a warning of
+    Accelerate's own, `fsdp_forward_prefetch` without one: not reported here.
     """
 
     code = "PAR007"
@@ -88,6 +89,19 @@ class FsdpVersionSettings(Rule):
             at="fsdp_state_dict_type",
             count=1,
         ),
+        example(
+            "accelerate.yaml",
+            """
+            compute_environment: LOCAL_MACHINE
+            distributed_type: FSDP
+            num_processes: 8
+            fsdp_config:
+              fsdp_version: 2
+              fsdp_sharding_strategy: SHARD_GRAD_OP
+            """,
+            at="fsdp_sharding_strategy",
+            count=1,
+        ),
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
@@ -111,6 +125,18 @@ class FsdpVersionSettings(Rule):
                 settings.fact("fsdp_state_dict_type"),
                 where,
                 help="use SHARDED_STATE_DICT or FULL_STATE_DICT",
+            )
+        strategy = settings.value("fsdp_sharding_strategy")
+        asked = sharding(strategy)
+        if asked not in (None, "full_shard") and settings.value("fsdp_reshard_after_forward") is None:
+            yield self.finding(
+                f"fsdp_sharding_strategy {strategy} is not read with FSDP 2: parameters are sharded and gathered again in "
+                "the backward pass",
+                settings.fact("fsdp_sharding_strategy"),
+                where,
+                help="fsdp_reshard_after_forward: false is FSDP 2's SHARD_GRAD_OP; for hybrid sharding "
+                "parallelism_config_dp_replicate_size",
+                severity="warning",
             )
 
     def _reshard(self, settings: Settings, version: int, where: Where | tuple[Where, str]) -> Iterator[Finding]:
