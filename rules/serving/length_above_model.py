@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cfglint.jobs.facts import Fact
+from cfglint.jobs.facts import Fact, FileOrigin
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
+from cfglint.source.shell import Word
 
-from .server import before, called, json_argument, launch_of, number, runs, runs_vllm, since, stated, switch
+from .server import before, called, engine, json_argument, launch_of, number, runs, runs_vllm, since, stated, switch
 
 LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length",
@@ -21,6 +22,11 @@ LENGTH_KEYS = (
 config has ``model_max_length`` (Command-R), which then is."""
 SCALED_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 """Rope types whose factor is not applied to the stated length (0.33.0)."""
+OVERRIDES = {
+    "vllm": "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "sglang": "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+}
+"""Variables by which engines take any length."""
 OWN_LIMIT = ("cohere",)
 """Families whose configs state ``model_max_length``, which the catalogue's rows leave out."""
 UNSCALED_UNTIL_YARN = frozenset({"yarn", "deepseek_yarn"})
@@ -38,7 +44,7 @@ class LengthAboveModel(Rule):
     readings of YaRN: an error. The catalogue's rows leave rope scaling out, so for a model without a config.json at hand
     it is a warning. ``model_max_length`` of the config is respected, and so are ``hf_overrides``; YaRN given there without a
     length is an error for 0.33, and information where no release is stated. The tokenizer's own limit is not seen here and
-    can only lower it.
+    can only lower it. The variable that switches the check off is information where no length above the model's is seen.
     """
 
     code = "SRV005"
@@ -78,6 +84,13 @@ class LengthAboveModel(Rule):
             note="forced: a warning",
         ),
         example(
+            "serve.sh",
+            "export VLLM_ALLOW_LONG_MAX_MODEL_LEN=1\nvllm serve our/model --max-model-len 131072",
+            at="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+            note="whether the model can take it is not known: information",
+            count=1,
+        ),
+        example(
             {
                 "serve.sh": """vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072 --hf-overrides '{"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}'""",
                 "requirements.txt": "vllm==0.33.0",
@@ -95,10 +108,26 @@ class LengthAboveModel(Rule):
     )
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
+        found = list(self._above(job)) if runs(job, "vllm", "sglang") else []
+        yield from found
+        word = _override(job)
+        if not found and word is not None and number(job, "max_model_len") is not None:
+            name, launch = OVERRIDES[engine(job)], launch_of(job)
+            yield self.finding(
+                f"with {name} any length is taken, also one that the model was not made for",
+                FileOrigin(launch.document, (name,), word.span, word.span) if launch is not None else None,
+                (number(job, "max_model_len"), "the length asked for"),
+                help="leave it out: a length that the config or its rope scaling gives is taken without it",
+                severity="info",
+                confidence="medium",
+                job=job,
+            )
+
+    def _above(self, job: ServingJob) -> Iterator[Finding]:
         wanted = number(job, "max_model_len")
         arch = job.architecture
         given = job.model.config if job.model is not None else None
-        if wanted is None or (arch is None and given is None) or not runs(job, "vllm", "sglang"):
+        if wanted is None or (arch is None and given is None):
             return
         yield from self._yarn_override(job, wanted, given or (arch.config if arch is not None else {}))
         if any(
@@ -116,10 +145,7 @@ class LengthAboveModel(Rule):
         listed = given is None and job.model is not None and job.model.source == "catalogue"
         if listed and str(config.get("model_type", "")).startswith(OWN_LIMIT):
             return
-        launch = launch_of(job)
-        override = "VLLM_ALLOW_LONG_MAX_MODEL_LEN" if runs_vllm(job) else "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
-        forced = launch.environment.get(override) if launch is not None else None
-        allowed = forced is not None and forced.text.strip().lower() in ("1", "true")
+        allowed = _override(job) is not None
         known = job.model.id if job.model else "the model"
         yield self.finding(
             f"{called(job, 'max_model_len')} {wanted.value:,} is above the {limit:,} tokens of {known} ({key})",
@@ -153,6 +179,13 @@ class LengthAboveModel(Rule):
             confidence="high" if exact else "low",
             job=job,
         )
+
+
+def _override(job: ServingJob) -> Word | None:
+    """The variable that switches the check off, where it is set to."""
+    launch, name = launch_of(job), OVERRIDES.get(engine(job), "")
+    word = launch.environment.get(name) if launch is not None else None
+    return word if word is not None and word.text.strip().lower() in ("1", "true") else None
 
 
 SCALED_SINCE = "0.33.0"
