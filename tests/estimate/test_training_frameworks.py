@@ -308,3 +308,11 @@ def test_where_the_release_is_open_the_low_end_has_them_sharded() -> None:
 def test_adapters_have_no_whole_gradients_to_keep() -> None:
     facts = {**FSDP, "method": "lora", "lora_rank": 8, "gradient_accumulation_steps": 4}
     assert component(estimate("trl", 8, **facts), "gradients") < PARAMETERS / 100
+
+
+def test_nemo_under_fsdp2_runs_transformers_models() -> None:
+    facts = {**FSDP, "fsdp_version": 2, "weight_dtype": "bf16", "compute_dtype": "bf16", "optimizer": "adamw_torch"}
+    one, other = (estimate(name, 8, **facts).memory.allocated for name in ("nemo", "nemo-automodel"))
+    assert one is not None and one == other
+    megatron = estimate("nemo", 8, method="full", weight_dtype="bf16").memory.allocated
+    assert megatron is not None and megatron.expected != one.expected

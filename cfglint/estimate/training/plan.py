@@ -197,6 +197,8 @@ def resolve(job: TrainingJob) -> Plan:
     """The plan of a job. What cannot be known is in ``missing``; impossible values are in ``problems``."""
     read = Reader(job)
     framework = read.text("framework")
+    if framework is not None and framework.lower() == "nemo" and read.count("fsdp_version", None) == 2:
+        framework = "nemo-automodel"  # Megatron Core shards by its optimizer; NeMo runs FSDP2 on transformers' models alone
     profile, known = profile_of(framework)
     if framework is not None and not known:
         read.assumptions.append(f"framework {framework} is not known: computed as a plain Hugging Face loop")
