@@ -532,3 +532,27 @@ def test_a_table_that_a_first_compilation_may_take_since_0_22() -> None:
     )  # fmt: skip
     assert serving.kv_cache is not None
     assert serving.kv_cache.low / GIB <= 26.32 <= serving.kv_cache.expected / GIB
+
+
+def test_settings_of_the_encoder() -> None:
+    """What bounds images or spares the encoder's profile; an encoder that every rank holds whole."""
+    facts = {
+        "framework_version": "0.19.0",
+        "model": "Qwen/Qwen2.5-VL-7B-Instruct",
+        "gpu": "A100 80GB",
+        "max_model_len": 65536,
+    }
+    plain = serving_of(**facts)
+    bounded = serving_of(engine_args={"mm_processor_kwargs": {"max_pixels": 602112}}, **facts)
+    spared = serving_of(engine_args={"skip_mm_profiling": True}, **facts)
+    assert plain.kv_cache is not None and bounded.kv_cache is not None and spared.activation_peak is not None
+    assert (
+        bounded.kv_cache.high - plain.kv_cache.high > 3 * GIB and bounded.kv_cache.expected == plain.kv_cache.expected
+    )
+    assert plain.activation_peak is not None and spared.activation_peak < 0.2 * plain.activation_peak
+    two = {"tensor_parallel_size": 2, "gpus_per_node": 2}
+    split, whole = serving_of(**facts, **two), serving_of(engine_args={"mm_encoder_tp_mode": "data"}, **facts, **two)
+    assert split.weights is not None and whole.weights is not None
+    assert (whole.weights - split.weights) / GIB == pytest.approx(1.18 / 2, abs=0.05)
+    assert split.activation_peak is not None and whole.activation_peak is not None
+    assert whole.activation_peak > split.activation_peak

@@ -259,7 +259,7 @@ def profiled_peak(
         ))  # fmt: skip
         low, high = entries * min(per_entry, other) + beside, entries * max(per_entry, other) + beside
     if stage == 0:
-        encoder = encoder_peak(arch, profile, tp)
+        encoder = encoder_peak(arch, profile, sharding.encoder or tp)
         if encoder:
             candidates.append((encoder, f"encoder pass over {encoder_tokens(arch, profile)} vision tokens", "encoder"))
     others = max((value for value, _, name in candidates if name != "sampler"), default=0.0)

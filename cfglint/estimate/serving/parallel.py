@@ -14,6 +14,9 @@ class Sharding:
     expert_ranks: int = 1
     """Ranks over which whole experts are spread; 1 where experts are split by tensor parallelism instead."""
     decode_context: int = 1
+    encoder: int = 0
+    """Ranks that split the vision encoder, where not those of tensor parallelism: 1 where each holds it whole and takes
+    images of its own (vLLM ``mm_encoder_tp_mode`` data)."""
     stages: tuple[range, ...] = (range(0),)
 
     @property

@@ -149,6 +149,7 @@ class _Vllm:
             counts = tuple(int(part) for part in partition.split(","))
         return Sharding(
             tensor=tp,
+            encoder=1 if s.text("mm_encoder_tp_mode") == "data" else 0,
             data=dp,
             # Data-parallel ranks of a mixture of experts share the experts, split or whole (vLLM FusedMoEParallelConfig).
             expert_ranks=tp * dp if self.arch.moe and (expert or dp > 1) else 1,
@@ -402,16 +403,16 @@ class _Vllm:
         # With adapters every size is captured with and without them.
         return captures * (2 if self.s.boolean("enable_lora") else 1), largest
 
-    def _profile(self, settings: VllmSettings, stage: int, videos: bool = True) -> Profile:
+    def _profile(self, settings: VllmSettings, stage: int, *, videos: bool = True, sees: bool = True) -> Profile:
         counts = self.laws.constant("multiprocessors")
         name = self.gpu.id.upper().replace(" ", "") if self.gpu else ""
         units = next(
             (n for key, n in sorted(counts.items(), key=lambda kv: -len(kv[0])) if key.upper() in name),
             DEFAULT_MULTIPROCESSORS,
         )
-        limit = self.s.raw("limit_mm_per_prompt")
-        images = not (isinstance(limit, Mapping) and limit and all(v in (0, "0") for v in limit.values()))
-        if self.s.boolean("language_model_only"):
+        limits = self._item_limits()
+        images = not (limits and not any(limits.values()))
+        if self.s.boolean("language_model_only") or self.s.boolean("skip_mm_profiling") or not sees:
             images = False
         bounds = self.laws.value("image_tokens", self.version)
         video, budget = self._video_tokens(settings, image_tokens(self.arch, bounds)) if images and videos else (0, 0)
@@ -448,11 +449,23 @@ class _Vllm:
             compiles_tables="no" if settings.eager else str(self.laws.value("compile_benchmarks", self.version)),
         )
 
+    def _item_limits(self) -> dict[str, int]:
+        """Items of each modality that a prompt may hold, where stated."""
+        stated = self.s.raw("limit_mm_per_prompt")
+        if not isinstance(stated, Mapping):
+            return {}
+        counts = {
+            str(name): limit.get("count", 1) if isinstance(limit, Mapping) else limit for name, limit in stated.items()
+        }
+        return {name.strip(): int(count) for name, count in counts.items() if str(count).strip().isdigit()}
+
     def _peak(self, settings: VllmSettings, stage: int, profile: Profile) -> ProfiledPeak:
         peak = profiled_peak(self.arch, self.sharding, stage, profile, self.scheme)
-        if profile.encoder_budget and self.s.raw("max_model_len") is None:
-            # A length that nobody states here may be stated elsewhere, and then the video is shorter.
-            shorter = self._profile(settings, stage, videos=False)
+        unread = self.s.job.undecided("limit_mm_per_prompt") or self.s.raw("mm_processor_kwargs") is not None
+        smaller = profile.images and unread
+        if smaller or (profile.encoder_budget and self.s.raw("max_model_len") is None):
+            # Images may be bounded; a length that nobody states here may be stated elsewhere, and then the video is shorter.
+            shorter = self._profile(settings, stage, videos=False, sees=not smaller)
             least = profiled_peak(self.arch, self.sharding, stage, shorter, self.scheme)
             peak = replace(peak, low=min(peak.low, least.low))
         return peak
@@ -460,9 +473,12 @@ class _Vllm:
     def _video_tokens(self, settings: VllmSettings, image: int) -> tuple[int, int]:
         """Tokens of the video that the encoder is profiled with, and of its cache, where they are more than an image's."""
         law = self.laws.value("video_tokens", self.version).get(self.arch.model_type)
-        limit = self.s.raw("limit_mm_per_prompt")
-        none = isinstance(limit, Mapping) and str(limit.get("video", 1)) == "0"
-        if law is None or none or self.runner == "V0" or settings.max_model_len is None:
+        if (
+            law is None
+            or self._item_limits().get("video", 1) == 0
+            or self.runner == "V0"
+            or settings.max_model_len is None
+        ):
             return 0, 0
         room = settings.max_model_len - (image if law.get("beside_image") else 0)
         tokens = int(law["frames"]) * max(1, min(int(law["most"]), room // int(law["frames"])))

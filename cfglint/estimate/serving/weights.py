@@ -139,7 +139,8 @@ def rank_weights(
         elif tensor.role == "expert" and sharding.expert_ranks > 1:
             elements = tensor.elements / sharding.expert_ranks
         else:
-            elements = tensor.elements * _share(tensor, arch, sharding.tensor)
+            ranks = (sharding.encoder or sharding.tensor) if tensor.role == "vision" else sharding.tensor
+            elements = tensor.elements * _share(tensor, arch, ranks)
         elements *= tensor.count
         quantized = scheme is not None and scheme.covers(tensor)
         size = elements * parameter_bytes
