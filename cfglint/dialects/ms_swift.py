@@ -174,8 +174,11 @@ def read_swift(
     reading.context["command"] = command
     if not arguments:
         reading.facts.state("framework", framework, reading.origin())
-    if facts.model("model", "model_id_or_path") is None and facts.given("model_type") and not arguments:
-        facts.text("model_id", "model_type")
+    if facts.model("model", "model_id_or_path") is None and not arguments:
+        if (converted := _converted(facts)) is not None:
+            facts.state("model_id", converted, "load")
+        elif facts.given("model_type"):
+            facts.text("model_id", "model_type")
     if command not in TRAINS:
         reading.role = "part"
         reading.context["trains"] = False
@@ -189,6 +192,14 @@ def read_swift(
     else:
         _state_trainer(facts, arguments)
     return reading
+
+
+def _converted(facts: FactReader) -> str | None:
+    """The model of a Megatron checkpoint that is named as ``swift export --to_mcore`` is taught to: ``Qwen3-8B-mcore``."""
+    load = text(facts.value("load"))
+    if load is None or is_unknown(load) or not load.rstrip("/").endswith("-mcore"):
+        return None
+    return load.rstrip("/").removesuffix("-mcore")
 
 
 def _state_quantization(facts: FactReader) -> None:

@@ -7,6 +7,7 @@ import pytest
 from cfglint.dialects.recognise import recognise_files
 from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, Reading
 from cfglint.source.shell import parse_shell
+from cfglint.testing import lint_files
 
 Read = Callable[..., Reading]
 
@@ -110,3 +111,13 @@ def test_a_megatron_file(read: Read) -> None:
     }  # fmt: skip
     assert (reading.dialect, reading.role) == ("ms-swift", "run")
     assert {name: facts.value(name) for name in expected} == expected
+
+
+def test_a_converted_checkpoint_is_named_after_its_model() -> None:
+    launch = (
+        "megatron sft --load Qwen/Qwen3-8B-mcore/ --dataset our/data --tensor_model_parallel_size 2 --max_length 4096\n"
+    )
+    (job,) = lint_files({"run.sh": launch}).context.jobs.training
+    assert job.value("model_id") == "Qwen/Qwen3-8B"
+    (job,) = lint_files({"run.sh": launch.replace("Qwen/Qwen3-8B-mcore/", "out/checkpoint")}).context.jobs.training
+    assert job.value("model_id") is None
