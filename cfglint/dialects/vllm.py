@@ -199,8 +199,8 @@ class VllmDialect(Dialect):
         reading.context["environment"] = launch.environment
         if launch.image is not None:
             reading.context["image"] = launch.image
-            version = image_version(launch.image.text)
-            if version is not None and launch.image.known and tag_is_engine_version(launch.image.text):
+            version = engine_version(launch.image.text)
+            if version is not None and launch.image.known:
                 reading.context["versions"] = {"vllm": version}
                 origin = FileOrigin(launch.document, ("image",), launch.image.span, launch.image.span)
                 reading.facts.state("framework_version", version, origin)
@@ -265,6 +265,18 @@ def tag_is_engine_version(image: str) -> bool:
         return False
     # `vllm-openai-nixl:v0.10.2-nixl-0.7.1`: others' builds keep the release they build on in front
     return parts[-1] in IMAGES or (parts[-1].startswith("vllm-openai-") and _BUILT_ON.match(tag) is not None)
+
+
+_NAMED_RELEASE: Final = re.compile(r"(?:^|[-_.])vllm[-_]?v?(\d+\.\d+\.\d+(?:\.post\d+)?)(?=$|[-_+])", re.IGNORECASE)
+
+
+def engine_version(image: str) -> str | None:
+    """vLLM's release in an image: its tag, or what the tag of another's image says of vLLM
+    (``gpustack/runner:cuda12.8-vllm0.13.0``)."""
+    if tag_is_engine_version(image):
+        return image_version(image)
+    named = _NAMED_RELEASE.search(image.split("@")[0].rpartition("/")[2].partition(":")[2])
+    return named[1] if named is not None else None
 
 
 def _program_name(launch: Launch) -> str:

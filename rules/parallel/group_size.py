@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint.jobs.facts import Fact
@@ -17,6 +18,8 @@ USUAL_GROUP = 128
 """Group size of nearly all AWQ and GPTQ checkpoints, taken where only the name says what the checkpoint is."""
 SMALLEST = 32
 """MoeWNA16 halves the group until it fits, and asserts that it is no smaller (0.8.5 to 0.33.0)."""
+PADDED = re.compile(r"qwen2(\.5)?(-vl)?-72b", re.IGNORECASE)
+"""Names whose publisher's AWQ and GPTQ checkpoints have 29,696 for 29,568 (QwenLM/Qwen3 issue 698), and others' may not."""
 FALLBACK_WORKS = "0.10.2"
 """0.9.1 still failed in the kernel (issue 17604)."""
 
@@ -28,8 +31,8 @@ class GroupsNotDivisible(Rule):
     input size is not aligned with the quantized weight shape. This can be caused by too large tensor parallel size".
 
     How sure: width and group size come from the checkpoint's config: an error. Where the config is not at hand and the name
-    alone says AWQ or GPTQ, the original model's width and a group of 128 are taken: a warning (some checkpoints pad the
-    width, as later Qwen2-72B ones do). GPTQ with ``desc_act`` is left alone. Experts are never an error: vLLM then takes slower
+    alone says AWQ or GPTQ, the original model's width and a group of 128 are taken: a warning, and information for the 72B
+    models of Qwen2, whose publisher pads the width. GPTQ with ``desc_act`` is left alone. Experts are never an error: vLLM then takes slower
     kernels, which halve the group down to 32 and refuse less; 0.8 and 0.9 ended with "size_k must divisible by BLOCK_SIZE_K".
     """
 
@@ -81,6 +84,7 @@ class GroupsNotDivisible(Rule):
         if width is None:
             yield from self._experts(job, asked, sizes, method, group)
             return
+        padded = not sure and PADDED.search(str(job.value("model_id") or "")) is not None
         sure = sure and engine(job) == "vllm"  # SGLang's Marlin path pads some shapes
         fitting = next(
             n
@@ -92,8 +96,8 @@ class GroupsNotDivisible(Rule):
             asked,
             (job.model_id, f"{method.upper()}, groups of {group}"),
             help=f"{called(job, 'tensor_parallel_size')}: {fitting}, with pipeline_parallel_size for the rest, or a checkpoint with a padded width",
-            severity="error" if sure else "warning",
-            confidence="high" if sure else "medium",
+            severity="error" if sure else "info" if padded else "warning",
+            confidence="high" if sure else "low" if padded else "medium",
             data={"width": width, "group": group, "tensor_parallel_size": asked.value},
             job=job,
         )

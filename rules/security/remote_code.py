@@ -45,6 +45,7 @@ class RemoteCode(Rule):
             "serve.sh", "vllm serve our/custom-model --trust-remote-code --revision 3f2a1b0c --code-revision 3f2a1b0c"
         ),
         example("serve.sh", "vllm serve models/custom-model --trust-remote-code", note="a local folder"),
+        example("serve.sh", "vllm serve custom-model/ --trust-remote-code", note="a local folder"),
     )
     bad = (
         example("serve.sh", "vllm serve our/custom-model --trust-remote-code", at="trust_remote_code", count=1),
@@ -76,6 +77,7 @@ class RemoteCode(Rule):
             return
         hub = (
             name.count("/") == 1
+            and not name.endswith("/")
             and not name.startswith((".", "/", "~", "$"))
             and not name.lower().startswith(LOCAL_FOLDERS)
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cfglint.dialects.vllm import canonical, tag_is_engine_version
+from cfglint.dialects.vllm import canonical, engine_version, tag_is_engine_version
 from cfglint.jobs.job import ServingJob
 from cfglint.testing import lint_files
 
@@ -129,3 +129,18 @@ def test_adapters_belong_to_the_job(modules: str) -> None:
         }
     )
     assert [reading.dialect for reading in job.readings] == ["vllm", "peft-adapter"]
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        ("gpustack/runner:cuda12.8-vllm0.13.0", "0.13.0"),
+        ("registry.example/ai/server:rocm6.4_vllm_0.9.1", "0.9.1"),
+        ("example/vllm-server:1.2.3", None),
+        ("example/server:vllm-latest", None),
+        ("lmcache/vllm-openai:v0.3.6", None),
+        ("vllm/vllm-openai:v0.11.0-cu128", "0.11.0"),
+    ],
+)
+def test_a_tag_that_names_vllm_and_its_release(image: str, release: str | None) -> None:
+    assert engine_version(image) == release
