@@ -75,8 +75,7 @@ class RemovedArgument(Rule):
 
     How sure: arguments were read from the source of eight releases between 0.4.3 and 0.33.0. With the version stated
     (image tag, requirements, settings) it is an error. Without it, or with a tag such as ``latest``, it is a warning: an
-    older release may still be meant; where a controller or a chart chooses the release (Ray Serve, KServe, KubeAI) it is
-    information. When most arguments went is known to the release; where it is not, nothing is said between
+    older release may still be meant; in Ray Serve's files, whose image chooses the release, it is information. When most arguments went is known to the release; where it is not, nothing is said between
     two samples that differ.
     """
 
@@ -171,8 +170,9 @@ class RemovedArgument(Rule):
     def _severity(self, job: ServingJob, name: str, argument: Any) -> Severity | None:
         if version(job) is None:
             fork = name == "device" and str(getattr(statement(job, name), "value", "")) in ("neuron", "hpu", "tpu")
-            own = wrapper(job) == "dynamo"  # its workers have arguments of their own
-            return None if fork or own else "info" if managed(job) else "warning"
+            if wrapper(job) == "ray-serve-llm":
+                return "info"  # Ray's image chooses the release
+            return None if managed(job) or fork else "warning"
         if name == "disable_log_requests" and since(job, "0.33.0"):
             return None  # vllm/utils/argparse_utils.py, EnableDisableAction
         return "error" if since(job, DROPPED_IN.get(name, argument.absent_from)) else None
