@@ -404,18 +404,25 @@ class Schema:
         return found
 
     def check_type(
-        self, route: Route | str, value: object, version: str | None = None, *, quoted: bool = False
+        self,
+        route: Route | str,
+        value: object,
+        version: str | None = None,
+        *,
+        quoted: bool = False,
+        read_in: str | None = None,
     ) -> str | None:
         """A complaint in words about a value's type or choice, or None.
 
         ``value`` is the plain value as the file's own reader sees it. Values that are stated but not known
-        (:func:`is_unknown`) pass. ``quoted`` says that a text stood in quotes: OmegaConf then leaves it text.
+        (:func:`is_unknown`) pass. ``quoted`` says that a text stood in quotes: OmegaConf then leaves it text. ``version`` is
+        the release of the key's owner, ``read_in`` that of the program which reads the file.
         """
         steps: Route = (route,) if isinstance(route, str) else route
         info = self.key(*steps)
         if info is None or info.type == "any" or is_unknown(value):
             return None
-        conversion = self.reader.conversion_in(version)
+        conversion = self.reader.conversion_in(read_in)
         for depth in range(1, len(steps)):
             outer = self.key(*steps[:depth])
             if outer is not None and outer.ref is not None:

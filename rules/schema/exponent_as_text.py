@@ -19,6 +19,12 @@ from .wrong_type import complaint_of, is_exponent
 
 _NUMBER: Final = re.compile(r"([-+]?)(\d+)(\.\d*)?[eE]([-+]?)(\d+)")
 
+FACTORY_READS_NUMBERS: Final = "0.9.4"
+"""First LLaMA-Factory that reads its YAML with OmegaConf."""
+
+FACTORY_TAKES_TEXT: Final = "0.9.3"
+"""The last that reads it with PyYAML."""
+
 
 class ExponentAsText(Rule):
     """A number such as 1e-5 that the YAML reader takes for text.
@@ -29,7 +35,8 @@ class ExponentAsText(Rule):
 
     How sure: only where the reader leaves the value as YAML gives it: ``HfArgumentParser.parse_yaml_file``, plain
     ``safe_load``, LLaMA-Factory before 0.9.4. TRL's parser, Axolotl's models and OmegaConf make a number of it and are left
-    out. What a script does with its YAML is not seen, so it is a warning unless the release decides.
+    out. What a script does with its YAML is not seen, so it is a warning unless the release decides; where LLaMA-Factory's
+    release is not stated it is information.
     """
 
     code = "SCH010"
@@ -65,6 +72,25 @@ class ExponentAsText(Rule):
     )
     bad = (
         example(
+            {
+                "train.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+                stage: sft
+                finetuning_type: lora
+                template: qwen
+                dataset: identity
+                output_dir: out
+                learning_rate: 2e-5
+                """,
+                "requirements.txt": """
+                llamafactory==0.9.1
+                transformers==4.46.1
+                """,
+            },
+            at="learning_rate",
+            count=1,
+        ),
+        example(
             "train.yaml",
             """
             model_name_or_path: Qwen/Qwen2.5-0.5B
@@ -85,18 +111,24 @@ class ExponentAsText(Rule):
             if not isinstance(node, Scalar) or not isinstance(node.value, str):
                 continue
             complaint = complaint_of(reading, schema, route, node, context)
+            stated = stated_version(reading, schema, context) if reading.dialect == "llamafactory" else None
+            old = always_below(stated, FACTORY_READS_NUMBERS) is True
+            # with no release stated the newest is meant, which makes a number of it
+            perhaps = complaint is None and reading.dialect == "llamafactory" and stated is None
+            if perhaps:
+                complaint = schema.check_type(route, node.value, quoted=node.quoted, read_in=FACTORY_TAKES_TEXT)
             if complaint is None or not is_exponent(node, complaint):
                 continue
             number = _as_number(node.value)
             edit = replace_value(reading, route, number) if number else None
-            old = reading.dialect == "llamafactory" and always_below(stated_version(reading, schema, context), "0.9.4")
+            reader = f"LLaMA-Factory before {FACTORY_READS_NUMBERS}" if perhaps else "the YAML reader"
             yield self.finding(
-                f"{written(route)}: {node.value} is text to the YAML reader, not a number",
+                f"{written(route)}: {node.value} is text to {reader}, not a number",
                 reading.origin(*route),
                 help=f"write {number}" if number else "write it as a number with a point and a signed exponent",
                 fixes=(Fix(f"write {number}", (edit,)),) if edit and number else (),
-                severity="error" if old else "warning",
-                confidence="high" if old else "medium",
+                severity="error" if old else "info" if perhaps else "warning",
+                confidence="high" if old else "low" if perhaps else "medium",
             )
 
 

@@ -139,7 +139,9 @@ def complaint_of(reading: Reading, schema: Schema, route: Route, node: Node, con
     """What the table says of a value in the stated release."""
     owner = schema.owner_of(*route) or schema
     stated = surely_named(stated_version(reading, owner, context))
-    return schema.check_type(route, plain(node), stated, quoted=isinstance(node, Scalar) and node.quoted)
+    read_in = surely_named(stated_version(reading, schema, context))
+    quoted = isinstance(node, Scalar) and node.quoted
+    return schema.check_type(route, plain(node), stated, quoted=quoted, read_in=read_in)
 
 
 def is_exponent(node: Node, complaint: str) -> bool:

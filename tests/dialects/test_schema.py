@@ -210,8 +210,9 @@ def test_the_same_text_in_four_readers() -> None:
     factory = load_schema("llamafactory")
     assert factory.check_type("learning_rate", "2e-5") is None
     assert factory.check_type("learning_rate", "2e-5", quoted=True) is not None
-    assert factory.check_type("learning_rate", "2e-5", "0.9.3") is not None
-    assert factory.check_type("learning_rate", "2e-5", "0.9.4") is None
+    assert factory.check_type("learning_rate", "2e-5", read_in="0.9.3") is not None
+    assert factory.check_type("learning_rate", "2e-5", read_in="0.9.4") is None
+    assert factory.check_type("learning_rate", "2e-5", "4.41.2", read_in="0.9.3") is not None
 
 
 @pytest.mark.parametrize(
