@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_at_least, always_below, exact
@@ -11,22 +12,22 @@ from cfglint.lint.finding import Finding, Fix
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
-from .removed_key import NOTHING_SAID, advice
+from .removed_key import AXOLOTL_ATTENTION, NOTHING_SAID, advice
 from .standing import StatedKey, stated_keys, title, written
 
 
 class DeprecatedKey(Rule):
     """A key that still works, with a warning, and is on its way out.
 
-    How sure: the tables say from which release on the framework calls a key deprecated. It is shown to strict readers; a key
-    that is gone in a stated release is SCH005's.
+    How sure: the tables say from which release on the framework calls a key deprecated. Where no release is stated, keys
+    with nothing to write instead are shown to strict readers only; a key that is gone in a stated release is SCH005's.
+    Axolotl's attention switches count where they are on.
     """
 
     code = "SCH007"
     name = "deprecated-key"
     family = "schema"
     severity = "info"
-    persona = "strict"
     fixable = "safe"
     evidence = (
         "https://github.com/huggingface/transformers/blob/v5.24.0/src/transformers/training_args.py",
@@ -56,6 +57,20 @@ class DeprecatedKey(Rule):
                 """,
             },
             note="the new name came with 4.41",
+        ),
+        example(
+            "axolotl.yaml",
+            """
+            base_model: Qwen/Qwen2.5-7B
+            datasets:
+              - path: our/data
+                type: alpaca
+            sequence_len: 4096
+            micro_batch_size: 2
+            xformers_attention:
+            attn_implementation: flash_attention_2
+            """,
+            note="a switch that is not on",
         ),
     )
     bad = (
@@ -91,9 +106,15 @@ class DeprecatedKey(Rule):
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
-        keys = [key for key in stated_keys(reading, context) if _deprecated(key)]
-        if not keys:
-            return
+        keys = [key for key in stated_keys(reading, context) if _deprecated(key) and not _off(reading, key)]
+        for_all = [key for key in keys if key.stated is not None or key.new_name or _attention(key)]
+        if for_all:
+            yield self._finding(reading, for_all)
+        rest = [key for key in keys if key not in for_all]
+        if rest:
+            yield replace(self._finding(reading, rest), persona="strict")
+
+    def _finding(self, reading: Reading, keys: list[StatedKey]) -> Finding:
         words = [f"{written(k.route)} (since {title(k.owner)} {k.info.deprecated_in})" for k in keys]
         shown = ", ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
         edits = [
@@ -102,7 +123,7 @@ class DeprecatedKey(Rule):
             if key.new_name and key.renamed and exact(key.stated) is not None
             if (edit := rename_key(reading, key.route, key.new_name)) is not None
         ]
-        yield self.finding(
+        return self.finding(
             f"deprecated: {shown}",
             reading.origin(*keys[0].route),
             *(
@@ -114,6 +135,15 @@ class DeprecatedKey(Rule):
             ),
             fixes=(Fix("use the new names", tuple(edits)),) if edits else (),
         )
+
+
+def _attention(key: StatedKey) -> bool:
+    return key.owner.name == "axolotl" and key.name in AXOLOTL_ATTENTION
+
+
+def _off(reading: Reading, key: StatedKey) -> bool:
+    """Whether it is a switch of Axolotl's that says nothing: null or false."""
+    return _attention(key) and not reading.value(*key.route)
 
 
 def _deprecated(key: StatedKey) -> bool:
