@@ -25,6 +25,8 @@ SET_PATH: Final = "--set"
 
 SERVING_FRAMEWORKS: Final = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy", "llama.cpp"})
 HARDWARE_KEYS: Final = {"gpu": "gpu", "gpus_per_node": "gpus", "nodes": "nodes"}
+OFTEN_MEANT: Final = {"gpus": "gpus_per_node", "engine": "framework"}
+"""What the flags and other programs call a key of the job file, where the nearest spelling is another key."""
 _KEY: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -206,6 +208,6 @@ def _unknown_key(key: str, kind: str | None) -> str:
     known.discard("model_id")
     if key in known:
         return ""
-    close = get_close_matches(key, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "CONTRACT.md lists the keys of a job file"
+    close = [OFTEN_MEANT[key]] if key in OFTEN_MEANT else get_close_matches(key, known, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`cfglint schema cfglint-job` lists the keys"
     return f"unknown key `{key}`; {hint}"

@@ -241,7 +241,7 @@ def hardware_words(job: Job) -> str:
     hardware = job.hardware
     names = [a.id for a in hardware.candidates]
     if not names:
-        stated = f"{harmless(hardware.name)} is not known" if hardware.name else "not stated"
+        stated = f"no accelerator is called {harmless(hardware.name)!r}" if hardware.name else "not stated"
         many = f", {hardware.gpus_per_node} GPUs per node" if hardware.gpus_per_node else ""
         return stated + many
     if len(names) > 1:
@@ -338,8 +338,11 @@ def _totals(item: JobEstimate, paint: Paint) -> list[str]:
     capacity = memory.capacity or _capacity(item.job)
     if capacity and memory.used:
         left = (capacity - memory.used.expected) / GIB
-        words = f"{left:.1f} GiB left" if left >= 0 else f"{-left:.1f} GiB too much"
-        lines.append(f"  {'usable':<10} {capacity / GIB:7.2f} GiB  {words}, as expected")
+        words = f"{left:.1f} GiB left, as expected" if left >= 0 else f"{-left:.1f} GiB too much, as expected"
+        cache = item.estimate.serving.kv_cache if item.estimate.serving else None
+        if left >= 0 and cache is not None and cache.expected < 0:
+            words = "the engine may take a part of it, and that has no room for a KV cache"
+        lines.append(f"  {'usable':<10} {capacity / GIB:7.2f} GiB  {words}")
     return lines
 
 
@@ -362,7 +365,9 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
     if serving.kv_cache is not None:
         cache = serving.kv_cache
         text = f"{cache.expected / GIB:.2f} GiB ({cache.low / GIB:.1f}–{cache.high / GIB:.1f})"
-        if serving.kv_tokens is not None and serving.kv_bytes_per_token:
+        if cache.expected < 0:
+            text = f"none: {-cache.expected / GIB:.2f} GiB short ({-cache.high / GIB:.1f}–{-cache.low / GIB:.1f})"
+        elif serving.kv_tokens is not None and serving.kv_bytes_per_token:
             text += f" = {serving.kv_tokens.expected:,.0f} tokens of {serving.kv_bytes_per_token:,.0f} bytes"
         rows.append(("KV cache", text))
     if serving.max_model_len:

@@ -118,3 +118,33 @@ def test_a_family_that_is_not_known_is_no_usage_error(tmp_path: Path, capsys: py
     shown = capsys.readouterr().out
     assert "problem    the config does not state hidden_size (model_type 'brand_new')" in shown
     assert "cfglint models add" not in shown
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("gpus=8", "did you mean `gpus_per_node`?"),
+        ("engine=vllm", "did you mean `framework`?"),
+        ("lora_r=8", "did you mean `lora_rank`?"),
+        ("qqqq=1", "`cfglint schema cfglint-job` lists the keys"),
+    ],
+)
+def test_a_key_that_set_does_not_know(flag: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--set", "model=./model", "--set", flag]) == 2
+    assert f"unknown key `{flag.split('=')[0]}`; {hint}" in capsys.readouterr().err
+
+
+def test_a_server_without_room_for_a_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--set", "kind=serve", "--set", "framework=vllm", "--set", "model=./model", "--gpu", "T4", "--gpus", "1"]
+    assert main(["estimate", *flags]) == 0
+    out = capsys.readouterr().out
+    assert "KV cache   none: 3." in out and "GiB too much, as expected" in out
+    assert main(["estimate", *flags, "--gpu", "L4", "--set", "gpu_memory_utilization=0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "KV cache   none: " in out
+    assert "the engine may take a part of it, and that has no room for a KV cache" in out
+
+
+def test_an_accelerator_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "job.yaml", "--gpu", "unheard"]) == 0
+    assert "hardware   no accelerator is called 'unheard'" in capsys.readouterr().out

@@ -232,3 +232,31 @@ def test_aliases_published_in_another_format() -> None:
         bits[name] = made.serving.weights / GIB
     assert bits["moonshotai/Kimi-K2-Instruct"] == pytest.approx(121, abs=1)
     assert bits["moonshotai/Kimi-K2-Thinking"] == pytest.approx(71, abs=1)
+
+
+def test_what_a_server_would_take_that_has_no_room_for_a_cache() -> None:
+    """405B on one H100: the start fails, and the device would have to hold the weights whole."""
+    made = on_h100("meta-llama/Llama-3.1-405B")
+    assert made.memory.verdict == "oom" and made.serving is not None and made.serving.weights is not None
+    assert made.memory.used is not None and made.memory.allocated is not None and made.serving.kv_cache is not None
+    assert made.serving.weights / GIB == pytest.approx(756, abs=1)
+    assert made.serving.weights < made.memory.allocated.expected < made.memory.used.expected
+    assert made.serving.kv_cache.expected < 0
+    assert made.memory.used.low / GIB > 750
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "tgi", "trtllm", "lmdeploy"])
+def test_heads_that_cannot_be_dealt_out_leave_no_verdict(framework: str) -> None:
+    facts = {"framework": framework, "gpu": "H100", "gpus_per_node": 8}
+    made = estimate("meta-llama/Llama-3.1-8B", tensor_parallel_size=3, **facts)
+    assert made.problems == ["32 attention heads do not divide by tensor_parallel_size 3"]
+    assert made.memory.verdict == "unknown" and made.memory.missing == ["tensor_parallel_size"]
+    assert estimate("meta-llama/Llama-3.1-8B", tensor_parallel_size=4, **facts).problems == []
+
+
+def test_attention_split_over_fewer_ranks_than_the_rest() -> None:
+    facts = {"framework": "sglang", "gpu": "H100", "gpus_per_node": 8, "tensor_parallel_size": 8}
+    args = {"enable_dp_attention": True, "dp_size": 8}
+    made = estimate("Qwen/Qwen2.5-7B-Instruct", engine_args=args, **facts)
+    assert made.problems == [] and made.memory.verdict == "fits"
+    assert estimate("Qwen/Qwen2.5-7B-Instruct", **facts).memory.verdict == "unknown"

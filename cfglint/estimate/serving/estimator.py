@@ -26,6 +26,8 @@ DECIDING = (
     "mem_fraction_static", "tensor_parallel_size", "pipeline_parallel_size", "cpu_offload_gb",
 )  # fmt: skip
 """Facts that decide a verdict: stated, but with a value not known here (``${VAR}``), they leave it open."""
+DEALS_OUT_HEADS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
+"""Engines that split attention by whole heads; llama.cpp splits rows by what each device has room for."""
 LATENT_SAVING = 8
 """How much smaller a latent cache is than keys and values of all heads (DeepSeek-V2-Lite: 576 elements for 4,096)."""
 
@@ -73,7 +75,7 @@ def estimate_serving(job: ServingJob) -> Estimate:
     verdicts = {estimate.memory.verdict for estimate in estimates}
     if len(verdicts) > 1:
         first.memory.verdict = "unknown" if not _close(candidates) else _milder(verdicts)
-    if first.memory.verdict == "unknown" and len(candidates) > 1:
+    if first.memory.verdict == "unknown" and len(candidates) > 1 and not first.problems:
         named = ", ".join(gpu.id for gpu in candidates if gpu is not None)
         first.memory.missing.append(f"gpu: {job.hardware.name} can mean {named}")
     return first
@@ -89,6 +91,20 @@ def _loosen(estimate: Estimate) -> None:
         if cache is not None:
             spread = UNKNOWN_VERSION_ERROR * abs(cache.expected)
             setattr(serving, name, Interval(cache.low - spread, cache.expected, cache.high + spread))
+
+
+def _check_heads(estimate: Estimate, settings: SettingsInForce, engine: str, architecture: Architecture) -> None:
+    """Heads that cannot be dealt out to the ranks: no engine starts so, and there is no verdict."""
+    heads, tensor = architecture.num_attention_heads, settings.positive("tensor_parallel_size") or 1
+    if not heads or not heads % tensor or engine not in DEALS_OUT_HEADS:
+        return
+    if settings.boolean("enable_dp_attention") or settings.positive("attn_dp_size"):
+        return  # attention is split over fewer ranks
+    problem = f"{heads} attention heads do not divide by tensor_parallel_size {tensor}"
+    estimate.problems.append(problem)
+    settings.assume(problem)
+    estimate.memory.verdict = "unknown"
+    estimate.memory.missing.append("tensor_parallel_size")
 
 
 def _may_be_in_fp8(serving: ServingEstimate | None) -> None:
@@ -179,6 +195,8 @@ def _one(
     estimate = estimator(settings, arch, version, gpu)
     if not arch.exact:
         settings.assume(f"tensors of {arch.model_type} are not known: weights come from the parameter count")
+    if model.certain:
+        _check_heads(estimate, settings, engine, arch)
     undecided = [name for name in DECIDING if job.undecided(name) or name in settings.unreadable]
     if undecided:
         estimate.memory.verdict = "unknown"

@@ -676,11 +676,15 @@ class _Vllm:
             used = Interval(
                 held * 0.97, held + context.expected, held * 1.03 + context.high + outside.high - outside.expected
             )
-        memory.used = used
+        # Without room for any cache the start fails: what it would take is what was requested and what that lacks.
+        short = Interval(max(0.0, -cache.high), max(0.0, -cache.expected), max(0.0, -cache.low))
+        memory.used = used + short
         allocated = tight.weights.bytes + tight.extra + max(0.0, cache.expected) + peak_bytes
         # What one part takes less the cache takes more: together they are what was requested, less what is beside torch.
         memory.allocated = Interval(
-            min(allocated, requested.low - non_torch.high), allocated, max(allocated, requested.high - non_torch.low)
+            min(allocated, requested.low - non_torch.high + short.low),
+            allocated,
+            max(allocated, requested.high - non_torch.low + short.high),
         )
         memory.reserved = memory.allocated
         memory.phases = {
