@@ -42,6 +42,19 @@ def test_what_does_not_fit_at_half_the_length_is_a_warning() -> None:
     assert (finding.severity, finding.confidence) == ("warning", "medium")
 
 
+def test_states_alone_count_the_gradients_of_the_step() -> None:
+    """75 GiB of weights and moments fit, 100 with the gradients do not."""
+    run = (
+        "torchrun --nproc_per_node 1 train.py --model_name_or_path huggyllama/llama-7b --output_dir out --bf16 True "
+        "--per_device_train_batch_size 4 --learning_rate 2e-5 --num_train_epochs 3 --fsdp 'full_shard auto_wrap'\n"
+    )
+    result = lint_files({"run.sh": run}, gpu="A100-80GB", gpus=1)
+    (finding,) = [f for f in result.findings if f.code == "MEM001"]
+    assert 90 < finding.data["least_gib"] < 101
+    result = lint_files({"run.sh": run}, gpu="B200", gpus=1)
+    assert not [f for f in result.findings if f.code == "MEM001"]
+
+
 def test_states_alone_are_too_much_whatever_the_length() -> None:
     files = {
         "train.yaml": "model_name_or_path: meta-llama/Llama-2-70b-hf\nbf16: true\nper_device_train_batch_size: 1\n"

@@ -148,7 +148,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
     if stage.activations is None:
         best = favourable(plan)
         best_stage = fullest_stage(best) if best is not None else None
-        least = best_stage.states.resident if best_stage is not None else floor
+        # without a sequence length the peak is that of the optimizer's step, at which all gradients are there
+        least = best_stage.peak.total if best_stage is not None else peak.total
         allocated = Interval(least, peak.total, peak.total)
         used = used_of(reserved_of(allocated, plan, (0.0, 0.0), 0.0), allocated, plan, job.hardware.candidates)
         memory.floor = used.low
