@@ -36,7 +36,8 @@ class RemovedKey(Rule):
     How sure: the key tables are read from the frameworks' releases, minor by minor. Reported only where requirements, lock
     files, image tags or settings state a release that surely comes after the removal, or where no release read has the key
     (Axolotl's max_packed_sequence_len went before 0.5). TRL's parser stops at such keys, its own scripts pass over them where
-    they are started without the ``trl`` command: an error there only for keys that change the training.
+    they are started without the ``trl`` command: an error there only for keys that change the training. A script's flags may
+    be its own: a warning there, but for LLaMA-Factory's.
     """
 
     code = "SCH005"
@@ -88,6 +89,19 @@ class RemovedKey(Rule):
     bad = (
         example(
             {
+                "run.sh": """
+                llamafactory-cli train --stage sft --do_train --model_name_or_path Qwen/Qwen3-4B --dataset identity \\
+                  --template qwen3 --finetuning_type lora --output_dir out --evaluation_strategy steps --val_size 0.1
+                """,
+                "requirements.txt": """
+                transformers>=4.51.0
+                """,
+            },
+            at="evaluation_strategy",
+            count=1,
+        ),
+        example(
+            {
                 "train.yaml": """
                 model_name_or_path: Qwen/Qwen2.5-0.5B
                 per_device_train_batch_size: 4
@@ -137,8 +151,10 @@ class RemovedKey(Rule):
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
-        schema = table_of(reading)
-        for key in stated_keys(reading, context):
+        schema = table_of(reading, commands=True)
+        for key in stated_keys(reading, context, commands=True):
+            if reading.context.get("command_line") and key.stated is None:
+                continue
             if schema is not None and key.standing == "removed":
                 yield self._finding(reading, schema, key, context)
 
@@ -150,7 +166,11 @@ class RemovedKey(Rule):
             stops = not always_below(context.version(reading, "trl"), _TRL_REFUSES_SINCE)
             effect = "stops at it or passes over it, by how it is started" if stops else effect
             stops = stops and key.name not in _HARMLESS
-        edit = rename_key(reading, key.route, key.new_name) if key.new_name and key.renamed else None
+        command = bool(reading.context.get("command_line"))
+        if command and reading.dialect == "hf-training-args":
+            stops, effect = False, "stops at it, unless the script has an argument of that name"
+        new_name = key.new_name if key.renamed and not command else None
+        edit = rename_key(reading, key.route, new_name) if new_name else None
         return self.finding(
             f"{where} is gone since {framework} {gone}; {_release(key.stated)} {effect}"
             if key.stated

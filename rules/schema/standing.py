@@ -76,9 +76,15 @@ class StatedKey:
         )
 
 
-def table_of(reading: Reading) -> Schema | None:
-    """The key table of a training file; None for other files and for command lines of scripts not known here."""
-    if reading.dialect not in TABLES or reading.context.get("command_line") or not isinstance(reading.root, Mapping):
+COMMANDS: Final = frozenset({"llamafactory", "hf-training-args"})
+"""Dialects whose command lines are held against what the table says is gone: unknown flags may be the script's own."""
+
+
+def table_of(reading: Reading, *, commands: bool = False) -> Schema | None:
+    """The key table of a training file; None for other files, and for command lines unless ``commands`` asks for them."""
+    if reading.dialect not in TABLES or not isinstance(reading.root, Mapping):
+        return None
+    if reading.context.get("command_line") and not (commands and reading.dialect in COMMANDS):
         return None
     if reading.dialect == "hf-training-args" and reading.role == "part":
         return None  # a file of FSDP settings alone
@@ -129,9 +135,9 @@ def standing_in(info: KeyInfo, owner: Schema, stated: str | None) -> Standing:
     return "ok" if settled and (info.since is None or always_at_least(stated, info.since) is True) else "unknown"
 
 
-def stated_keys(reading: Reading, context: Context) -> Iterator[StatedKey]:
+def stated_keys(reading: Reading, context: Context, *, commands: bool = False) -> Iterator[StatedKey]:
     """Every key of a reading that its table knows, mappings and lists of mappings inside it included."""
-    schema = table_of(reading)
+    schema = table_of(reading, commands=commands)
     if schema is None:
         return
     versions: dict[str, str | None] = {}
