@@ -96,6 +96,15 @@ MORE_NAMES = {
     # chat models keep the shape of the base models: Qwen's README ("Profiling of Memory and Time Usage", one table for both)
     "Qwen/Qwen-1_8B": ["Qwen/Qwen-1_8B-Chat"],
     "Qwen/Qwen-72B": ["Qwen/Qwen-72B-Chat"],
+    # Base and Chat have one modeling file and one table of sizes (README of baichuan-inc/Baichuan2)
+    "baichuan-inc/Baichuan2-7B-Chat": ["baichuan-inc/Baichuan2-7B-Base"],
+    "baichuan-inc/Baichuan2-13B-Chat": ["baichuan-inc/Baichuan2-13B-Base"],
+    # fine-tuned from the row's model with its tokenizer (their model cards)
+    "meta-llama/Llama-2-7b-hf": ["lmsys/vicuna-7b-v1.5"],
+    "meta-llama/Llama-2-13b-hf": ["lmsys/vicuna-13b-v1.5"],
+    "huggyllama/llama-7b": ["lmsys/vicuna-7b-v1.3", "decapoda-research/llama-7b-hf"],
+    "huggyllama/llama-13b": ["lmsys/vicuna-13b-v1.3", "decapoda-research/llama-13b-hf"],
+    "bigscience/bloom-7b1": ["bigscience/bloomz-7b1-mt"],
     # the organisation THUDM is called zai-org since 2025, old ids redirect
     "THUDM/glm-4-9b-chat-hf": ["zai-org/glm-4-9b-chat"],
 }
