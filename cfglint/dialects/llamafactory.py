@@ -24,7 +24,7 @@ from cfglint.dialects.hf_training_args import (
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import FactReader, attention, because, boolean, evidence, integer, scalar, text
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Origin, Reading
-from cfglint.source.node import Document, Mapping, Route
+from cfglint.source.node import Document, Entry, Mapping, Route, Scalar, Sequence
 
 _OWN = frozenset({
     "stage", "finetuning_type", "template", "cutoff_len", "lora_target", "dataset_dir", "overwrite_cache", "plot_loss",
@@ -236,6 +236,46 @@ def _trains(root: Mapping) -> bool:
     return any(key in root for key in signs)
 
 
+_ENGINE_ARGUMENTS = {
+    "model_name_or_path": "model",
+    "trust_remote_code": "trust_remote_code",
+    "infer_dtype": "dtype",
+    "vllm_maxlen": "max_model_len",
+    "vllm_gpu_util": "gpu_memory_utilization",
+    "vllm_enforce_eager": "enforce_eager",
+    "vllm_max_lora_rank": "max_lora_rank",
+}
+"""Keys of chat and API files to vLLM's arguments (llamafactory/chat/vllm_engine.py, 0.7.1 to 0.9.5)."""
+_MAX_LORA_RANK = 32
+"""Where ``vllm_max_lora_rank`` is not stated (llamafactory/hparams/model_args.py)."""
+
+
+def _served(document: Document, root: Mapping) -> Iterator[Reading]:
+    """The vLLM engine that a chat or API file starts, over every device there is."""
+    from cfglint.dialects.vllm import DIALECT
+
+    entries = [
+        Entry(Scalar(entry.key.span, _ENGINE_ARGUMENTS[name], entry.key.raw), entry.value)
+        for name, entry in root.index.items()
+        if name in _ENGINE_ARGUMENTS and scalar(entry.value) not in (False, None)  # what the engine takes by itself
+    ]
+    more = root.get("vllm_config")
+    entries += more.entries if isinstance(more, Mapping) else []
+    adapter = root.entry("adapter_name_or_path")
+    path = text(scalar(adapter.value)) if adapter is not None else None
+    if adapter is not None and path is not None:
+        place = adapter.value.span
+        modules = Sequence(place, [Scalar(place, f"default={path}", path)])
+        for name, value in (("enable_lora", Scalar(place, True, "true")), ("lora_modules", modules)):
+            entries.append(Entry(Scalar(adapter.key.span, name, adapter.key.raw), value))
+        if "vllm_max_lora_rank" not in root:
+            rank = Scalar(place, _MAX_LORA_RANK, str(_MAX_LORA_RANK))
+            entries.append(Entry(Scalar(adapter.key.span, "max_lora_rank", adapter.key.raw), rank))
+    for reading in DIALECT.read(document, Mapping(root.span, entries)):
+        reading.facts.state("tensor_parallel_size", UNKNOWN, reading.origin("model"))
+        yield reading
+
+
 def read_v1(document: Document, root: Mapping, *, base: Route = (), why: str = "") -> Reading:
     """A reading of the rewritten trainer's file."""
     reading = Reading("llamafactory", document, root, base=base, why=why, framework="llamafactory")
@@ -329,7 +369,10 @@ class LlamaFactory(Dialect):
         return None
 
     def read(self, document: Document, root: Mapping) -> Iterator[Reading]:
-        yield read_v1(document, root) if _is_v1(root) else read_llamafactory(document, root)
+        reading = read_v1(document, root) if _is_v1(root) else read_llamafactory(document, root)
+        yield reading
+        if reading.context.get("trains") is False and text(scalar(root.get("infer_backend"))) == "vllm":
+            yield from _served(document, root)
 
     def own_command(self, started: Program) -> OwnCommand | None:
         """``llamafactory-cli train FILE`` and ``python -m llamafactory.cli``."""

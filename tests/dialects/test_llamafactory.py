@@ -81,7 +81,7 @@ def test_defaults(read: Read) -> None:
 
 
 def test_files_that_do_not_train(read: Read) -> None:
-    chat = read("model_name_or_path: org/m\ntemplate: llama3\ninfer_backend: vllm\n")
+    chat = read("model_name_or_path: org/m\ntemplate: llama3\ninfer_backend: huggingface\n")
     assert (chat.dialect, chat.role) == ("llamafactory", "part")
     assert not chat.facts.stated("micro_batch_size")
     merge = read("model_name_or_path: org/m\nadapter_name_or_path: saves/x\ntemplate: llama3\nexport_dir: out\n")
@@ -165,3 +165,29 @@ def test_its_scripts_flags(script: str) -> None:
     )
     (job,) = lint_files({"run.sh": other}).context.jobs.training
     assert job.value("framework") == "transformers"
+
+
+def test_the_engine_of_a_chat_file() -> None:
+    chat = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ntemplate: qwen\ninfer_backend: vllm\nvllm_maxlen: 8192\n"
+    result = lint_files({"chat.yaml": chat + "vllm_enforce_eager: false\n"}, gpu="V100-32GB", gpus=1)
+    (job,) = result.context.jobs.serving
+    assert (job.value("framework"), job.value("max_model_len")) == ("vllm", 8192)
+    assert not result.context.jobs.training
+    assert {f.code for f in result.findings if f.severity == "error"} == set()
+    assert "HWF101" in {f.code for f in result.findings}
+    assert result.context.estimate(job).memory.verdict == "unknown"  # it takes every device there is
+    huggingface = lint_files({"chat.yaml": chat.replace("vllm\n", "huggingface\n")})
+    assert not huggingface.context.jobs.serving
+
+
+@pytest.mark.parametrize(
+    ("rank", "stated", "found"), [(64, "", True), (32, "", False), (64, "vllm_max_lora_rank: 64\n", False)]
+)
+def test_the_rank_that_its_engine_takes(rank: int, stated: str, found: bool) -> None:
+    chat = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nadapter_name_or_path: saves/sft\ntemplate: qwen\n"
+    adapter = (
+        f'{{"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct", "r": {rank},'
+        ' "lora_alpha": 64, "target_modules": ["q_proj"]}'
+    )
+    files = {"chat.yaml": chat + "infer_backend: vllm\n" + stated, "saves/sft/adapter_config.json": adapter}
+    assert bool(lint_files(files, select=("SRV007",)).findings) is found
