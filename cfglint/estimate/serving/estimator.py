@@ -136,6 +136,14 @@ def _too_heavy(estimate: Estimate) -> bool:
     return serving is not None and serving.weights is not None and capacity is not None and serving.weights > capacity
 
 
+def _a_latent_cache_would_hold(estimate: Estimate) -> bool:
+    """Whether a failure hangs on keys and values that a family whose attention is not known may keep smaller."""
+    serving = estimate.serving
+    if serving is None or serving.kv_tokens is None or estimate.memory.verdict not in ("likely-oom", "kv-too-small"):
+        return False
+    return serving.max_model_len is None or serving.kv_tokens.high >= serving.max_model_len
+
+
 def _weights_alone(job: ServingJob, engine: str, model: ServedModel) -> Estimate:
     """Of a model whose size alone is known: its weights, no verdict."""
     arch = model.architecture
@@ -215,6 +223,11 @@ def _one(
         )
     if (not arch.tensors or not model.certain) and estimate.memory.verdict in ("oom", "kv-too-small"):
         estimate.memory.verdict = "likely-oom"
+    if not arch.tensors and not _too_heavy(estimate) and _a_latent_cache_would_hold(estimate):
+        estimate.memory.verdict = "unknown"
+        estimate.memory.missing.append(
+            f"how {arch.model_type} keeps keys and values: its config.json's class is not known"
+        )
     if newer and engine != "vllm":  # which widens its own parts
         _loosen(estimate)
     _nest(estimate.memory)
