@@ -72,6 +72,8 @@ _DECLARERS: Final = frozenset({"export", "declare", "typeset", "local", "readonl
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _COMMAND_OPTIONS: Final = frozenset({"--wrap", "--command", "--COMMAND"})
 """Options that hold a command: of sbatch, of xpk, gcloud and MaxText's multihost runners."""
+_COMMAND_WORDS: Final = frozenset({"tmux", "ssh", "pdsh"})
+"""Programs that run, or type elsewhere, what one of their words spells: ``tmux new -d "…"``, ``ssh host "…"``."""
 _LAUNCHER_LINE: Final = re.compile(
     r"^[ \t]*(?:exec |srun [^\n]*)?(?:torchrun|vllm serve|accelerate launch|deepspeed|sglang serve|trtllm-serve|llama-server"
     r"|python3? -m (?:vllm|sglang|torch\.distributed)\b)[ \t.]",
@@ -791,6 +793,10 @@ class Scanner(WordReader):
             return
         if program == "eval" and len(words) == 2 and any(blank in words[1].text for blank in " \t\n"):
             self.nested(*_characters(fields[1]))
+        elif program in _COMMAND_WORDS:
+            for i, word in enumerate(words[1:], 1):
+                if any(blank in word.text for blank in " \t\n") and words[i - 1].text not in ("-o", "-n"):
+                    self.nested(*_characters(fields[i]))
         else:
             for i, word in enumerate(words):
                 option, equals, _ = word.text.partition("=")

@@ -204,6 +204,20 @@ def test_scripts_inside_commands() -> None:
     assert [w.text for w in script(text).directives] == ["--gres=gpu:4"]
 
 
+def test_commands_that_run_in_a_terminal_or_on_a_host() -> None:
+    text = (
+        "N=8\n"
+        "tmux new-session -d -s vllm 'run1 $N'\n"
+        'tmux send-keys -t vllm -n "a window" "run2 --n $N" C-m\n'
+        'ssh -o "StrictHostKeyChecking no" node1 "cd /w && run3 $N"\n'
+        "tmux attach -t run4\n"
+    )
+    found = {
+        c.program: [w.text for w in c.words[1:]] for c in script(text).commands if c.program not in ("tmux", "ssh")
+    }
+    assert found == {"run1": ["8"], "run2": ["--n", "8"], "cd": ["/w"], "run3": ["8"]}
+
+
 def test_a_script_that_is_written_to_a_file_is_read() -> None:
     text = "N=4\ncat <<EOF > job.sh\n#!/bin/bash\nrun -n $N --tp REPLACE_ENV_TP\nEOF\n"
     assert words(text) == ["-n", "4", "--tp", "?REPLACE_ENV_TP"]
