@@ -328,7 +328,7 @@ def _read_name(name: str) -> _Name:
         elif word in _FORMS:
             forms.add(_FORMS[word])
         elif word in ("GB", "GIB") and position and parts[position - 1].isdigit():
-            memory.append(int(family.pop()) if family and family[-1].isdigit() else 0)
+            memory.append(int(family.pop()) if family and re.fullmatch(r"\d{1,6}", family[-1]) else 0)
         elif word not in _NOISE:
             family.append(word)
     # A bare number behind a family that is not made of numbers states the memory: a100-80, V100-32.

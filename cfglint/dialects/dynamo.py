@@ -11,6 +11,7 @@ from cfglint.dialects.server import value_word, words_for
 from cfglint.jobs.facts import FileOrigin, Reading
 from cfglint.source.node import Document, Entry, Mapping, Node, Route, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 SECTION_KEYS: Final = frozenset({"ServiceArgs", "common-configs"})
 SECTIONS: Final = frozenset(
@@ -99,10 +100,9 @@ def _count(document: Document, service: Mapping, route: Route) -> tuple[int, Fil
     for part in ("limits", "requests"):
         table = at(service, "resources", part)
         entry = table.entry("gpu") if isinstance(table, Mapping) else None
-        if entry is not None and isinstance(entry.value, Scalar) and str(entry.value.value).isdigit():
-            return int(str(entry.value.value)), FileOrigin(
-                document, (*route, part, "gpu"), entry.key.span, entry.value.span
-            )
+        count = whole_number(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else None
+        if entry is not None and count is not None:
+            return count, FileOrigin(document, (*route, part, "gpu"), entry.key.span, entry.value.span)
     return None
 
 
@@ -169,11 +169,11 @@ def _service_gpus(document: Document, section: Mapping, name: str, words: list[W
     """Devices of one worker process. A worker whose ranks outnumber them is one of several that a Ray cluster joins."""
     resources = at(section, "ServiceArgs", "resources")
     entry = resources.entry("gpu") if isinstance(resources, Mapping) else None
-    if entry is None or not isinstance(entry.value, Scalar) or not str(entry.value.value).isdigit():
+    count = whole_number(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else None
+    if entry is None or count is None:
         return None
-    count = int(str(entry.value.value))
     ranks = next((words[i + 1].text for i, w in enumerate(words[:-1]) if w.text == "--tensor-parallel-size"), "1")
-    if ranks.isdigit() and int(ranks) > count:
+    if (whole_number(ranks) or 0) > count:
         return None
     origin = FileOrigin(document, (name, "ServiceArgs", "resources", "gpu"), entry.key.span, entry.value.span)
     return count, origin

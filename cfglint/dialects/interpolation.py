@@ -16,6 +16,7 @@ from typing import Final
 from cfglint.dialects.values import FactReader, integer, number
 from cfglint.jobs.facts import Origin
 from cfglint.source.node import Mapping, Node, Route, Scalar, Sequence, Value, at
+from cfglint.source.whole_number import whole_number
 from cfglint.source.yaml import plain_value
 
 DEPTH: Final = 16
@@ -112,7 +113,8 @@ def _reference(root: Node, text: str, route: Route, depth: int) -> Node | None:
     here: Node | None = root
     done: Route = ()
     for step in steps:
-        found = at(here, int(step) if isinstance(here, Sequence) and str(step).isdigit() else step)
+        index = whole_number(step) if isinstance(here, Sequence) else None
+        found = at(here, step if index is None else index)
         done = (*done, step)
         here = resolve(root, found, done, depth)
         if here is None:

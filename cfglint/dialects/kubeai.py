@@ -10,6 +10,7 @@ from cfglint.dialects.carriers.kubernetes import environment, words_of
 from cfglint.jobs.facts import FileOrigin, Reading
 from cfglint.source.node import Document, Mapping, Scalar, at, value_at
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 ENGINES: Final = frozenset({"VLLM", "OLlama", "FasterWhisper", "Infinity"})
 PROFILE: Final = {
@@ -72,7 +73,8 @@ def _launch(document: Document, spec: Mapping, route: tuple[str, ...], name: str
         origin = FileOrigin(document, (*route, "resourceProfile"), profile.key.span, profile.value.span)
         known = PROFILE.get(kind.lower())
         gpu = (known, origin) if known else None
-        gpus = (int(count or 1), origin) if "gpu" in kind and (count or "1").isdigit() else None
+        devices = whole_number(count or "1")
+        gpus = (devices, origin) if "gpu" in kind and devices is not None else None
     image = at(spec, "image")
     yield Launch(
         words=words,

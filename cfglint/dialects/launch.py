@@ -19,6 +19,7 @@ from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 TORCHRUN_BOOLEANS = frozenset(
     ["standalone", "m", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "use-env"]
@@ -377,8 +378,9 @@ class _Reader:
         """``NNODES`` and ``NPROC_PER_NODE``, which llamafactory-cli and swift read."""
         for variable, fact in (("NPROC_PER_NODE", "gpus_per_node"), ("NNODES", "nodes")):
             word = self.launch.environment.get(variable)
-            if word is not None and word.known and word.text.isdigit() and not reading.facts.stated(fact):
-                reading.facts.state(fact, int(word.text), FileOrigin(self.document, (variable,), word.span, word.span))
+            count = whole_number(word.text) if word is not None and word.known else None
+            if word is not None and count is not None and not reading.facts.stated(fact):
+                reading.facts.state(fact, count, FileOrigin(self.document, (variable,), word.span, word.span))
 
     def config_references(self, reading: Reading, mapping: Mapping, positionals: list[Word]) -> None:
         for flag in CONFIG_FLAGS:

@@ -17,6 +17,7 @@ from cfglint.dialects.server import value_word, words_for
 from cfglint.jobs.facts import FileOrigin, Reading
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 CHART_KEYS: Final = frozenset({"servingEngineSpec", "routerSpec", "cacheserverSpec", "loraController", "sharedStorage"})
 NOT_ARGUMENTS: Final = frozenset(
@@ -217,9 +218,10 @@ def _environment(model: Mapping) -> dict[str, Word]:
 
 def _count(document: Document, table: Node | None, key: str, route: Route) -> tuple[int, FileOrigin] | None:
     entry = table.entry(key) if isinstance(table, Mapping) else None
-    if entry is None or not isinstance(entry.value, Scalar) or not str(entry.value.value or "").isdigit():
+    count = whole_number(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else None
+    if entry is None or not count:
         return None
-    return int(str(entry.value.value)), FileOrigin(document, (*route, key), entry.key.span, entry.value.span)
+    return count, FileOrigin(document, (*route, key), entry.key.span, entry.value.span)
 
 
 def _memory(document: Document, entry: Any, route: Route) -> tuple[int, FileOrigin] | None:

@@ -506,6 +506,10 @@ def type_in_words(expression: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+DIGITS_SHOWN: Final = 40
+"""Digits of the longest number that a message repeats; text is cut there too."""
+
+
 def value_in_words(value: object) -> str:
     """How a value is named in a message: the value, and its kind where that is not plain to see."""
     if value is None:
@@ -513,11 +517,13 @@ def value_in_words(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'the text "{value if len(value) <= 40 else value[:37] + "…"}"'
+        return f'the text "{value if len(value) <= DIGITS_SHOWN else value[: DIGITS_SHOWN - 3] + "…"}"'
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, int) and abs(value) >= 10**DIGITS_SHOWN:
+        return f"a number of more than {DIGITS_SHOWN} digits"
     return repr(value) if isinstance(value, (int, float)) else f"the {type(value).__name__} {value}"
 
 

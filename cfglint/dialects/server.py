@@ -19,6 +19,7 @@ from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Node, Scalar, Sequence, Span, plain, value_at
 from cfglint.source.node import Mapping as Table
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 FACT_KINDS: Final[Mapping[str, str]] = {
     "model_id": "text",
@@ -250,19 +251,17 @@ def as_integer(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     if isinstance(value, str):
-        text = value.strip()
-        return int(text) if text.isdigit() else UNKNOWN
+        count = whole_number(value.strip())
+        return UNKNOWN if count is None else count
     return None
 
 
 def as_number(value: Any) -> Any:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, (int, float)):
-        return float(value)
     try:
-        return float(value) if isinstance(value, str) else None
-    except ValueError:
+        return float(value)
+    except (ValueError, OverflowError):
         return UNKNOWN
 
 

@@ -13,6 +13,7 @@ from cfglint.dialects.server import value_word
 from cfglint.jobs.facts import FileOrigin, Reading
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 TASK_KEYS: Final = frozenset(
     {
@@ -181,7 +182,7 @@ def _split(text: str) -> tuple[str | None, int | None]:
     gpu = match.gpu if match is not None and not match.share else name.strip() or None
     if name.strip().lower().startswith(("tpu", "inferentia", "trainium", "gaudi")):
         gpu = None
-    return gpu, int(count) if count.strip().isdigit() else None if count else 1
+    return gpu, whole_number(count.strip()) if count else 1
 
 
 def _nodes(document: Document, root: Mapping) -> tuple[int, FileOrigin] | None:

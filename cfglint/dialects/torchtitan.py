@@ -22,6 +22,7 @@ from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, evidence, integer, text, texts, word
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Mapping, Span
+from cfglint.source.whole_number import whole_number
 
 _TABLES: Final = (
     "job", "training", "parallelism", "activation_checkpoint", "experimental", "metrics", "profiling", "checkpoint", "optimizer",
@@ -226,8 +227,9 @@ class TorchTitan(Dialect):
             _state_registered(facts, launch)
         read_torchtitan(reading, facts, arguments=True)
         gpus = _of_environment(launch, "NGPU") if shell else None
-        if gpus is not None and gpus[0].isdigit():
-            reading.facts.state("gpus_per_node", int(gpus[0]), gpus[1])
+        count = whole_number(gpus[0]) if gpus is not None else None
+        if gpus is not None and count is not None:
+            reading.facts.state("gpus_per_node", count, gpus[1])
         yield reading
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
-from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, FactSet, Origin, Reading, Reference
+from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, FactSet, Origin, Reading, Reference, beyond_counting
 from cfglint.source.node import Mapping, Node, Route, Scalar, Sequence, Value
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
@@ -59,11 +59,11 @@ def number(value: Value) -> float | None:
 
 
 def integer(value: Value) -> int | None:
-    """A whole number, ``5e8`` and ``"8"`` included."""
+    """A whole number, ``5e8`` and ``"8"`` included; one that is beyond counting is none."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return None if beyond_counting(value) else value
     result = number(value)
-    return int(result) if result is not None and result.is_integer() else None
+    return int(result) if result is not None and result.is_integer() and not beyond_counting(result) else None
 
 
 def boolean(value: Value) -> bool | None:
@@ -177,7 +177,7 @@ class FactReader:
             value = self.value(*route)
             if value is None:
                 continue
-            if is_unknown(value):
+            if is_unknown(value) or beyond_counting(value):
                 return self.state(fact, UNKNOWN, *route)
             result = convert(value)
             if result is not None and (low is None or result >= low):

@@ -11,9 +11,10 @@ from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import basename, image_version, program
 from cfglint.dialects.flags import read_flags
 from cfglint.dialects.server import place_model, values_of
-from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
+from cfglint.jobs.facts import LARGEST, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at, plain
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"})
 DYNAMO_MODULES = frozenset({"dynamo.vllm", "dynamo.vllm.main"})
@@ -118,9 +119,10 @@ def human_readable_int(text: str) -> int | None:
         return None
     number, unit = match.groups()
     power = "kmgt".index(unit.lower()) + 1
-    if unit.islower():
-        return int(float(number) * 1000**power)
-    return int(number) * 1024**power if "." not in number else None
+    if "." in number and unit.isupper():
+        return None
+    size = float(number) * (1000 if unit.islower() else 1024) ** power
+    return int(size) if size < LARGEST else None
 
 
 class VllmDialect(Dialect):
@@ -486,18 +488,19 @@ def _value(name: str, value: Any, node: Node) -> Any:
         if isinstance(value, int):
             return UNKNOWN if value == -1 and name == "max_model_len" else value
         if isinstance(value, str):
-            if value.isdigit():
-                return int(value)
+            count = whole_number(value)
+            if count is not None:
+                return count
             if name in SIZES:
                 return human_readable_int(value) or UNKNOWN
             return UNKNOWN
         return int(value) if isinstance(value, float) and value.is_integer() else None
     if name in NUMBERS:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            return None
         try:
-            return float(value) if isinstance(value, str) else None
-        except ValueError:
+            return float(value)
+        except (ValueError, OverflowError):
             return UNKNOWN
     if name in ("limit_mm_per_prompt", "speculative_config"):
         return _mapping(value)

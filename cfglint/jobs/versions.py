@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from cfglint.source.whole_number import whole_number
+
 DISTRIBUTIONS = {
     "transformers": "transformers",
     "trl": "trl",
@@ -177,8 +179,9 @@ def _bounds(stated: str | None) -> tuple[str | None, tuple[str, bool] | None]:
             parts = version.split(".")
             if star:
                 parts.append("0")
-            if len(parts) >= 2 and parts[-2].isdigit():
-                ceiling = ".".join([*parts[:-2], str(int(parts[-2]) + 1)])
+            last = whole_number(parts[-2]) if len(parts) >= 2 else None
+            if last is not None:
+                ceiling = ".".join([*parts[:-2], str(last + 1)])
                 high = (ceiling, False) if high is None or _key(ceiling) < _key(high[0]) else high
     return low, high
 

@@ -9,6 +9,7 @@ from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
+from cfglint.source.whole_number import whole_number
 
 from ..trainer import Settings, argument_on, trainer_fact
 from .mismatch import Mismatch, compared_settings, mismatch_finding
@@ -150,10 +151,12 @@ def batch_mismatches(job: TrainingJob, settings: Settings, batch_is_searched: bo
         mine = settings.value(key)
         if theirs is None or not isinstance(theirs.value, int) or mine is None:
             continue
-        if (isinstance(mine, str) and not mine.isdigit()) or isinstance(mine, bool):
+        if (isinstance(mine, str) and whole_number(mine) is None) or isinstance(mine, bool):
             continue
         if mine != theirs.value and not (batch_is_searched and fact_name == "micro_batch_size"):
-            words = "the number in quotes is text" if isinstance(mine, str) and int(mine) == theirs.value else ""
+            words = (
+                "the number in quotes is text" if isinstance(mine, str) and whole_number(mine) == theirs.value else ""
+            )
             yield Mismatch((key,), settings.fact(key), theirs, name, words)
     total = settings.number("train_batch_size")
     micro, accumulation, world = (

@@ -13,6 +13,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Document, Mapping, Node, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 from ..serving.server import PORT_ARGUMENTS, docker_run, engine, launch_of, managed, runs, statement
 from .pod import engine_port, in_kubernetes, pod_spec, services_of
@@ -160,8 +161,7 @@ class PortMismatch(Rule):
                 if entry is None or not isinstance(entry.value, Scalar):
                     continue
                 value = entry.value.value
-                asked = names.get(value, value) if isinstance(value, str) and not value.isdigit() else value
-                number = int(asked) if isinstance(asked, (int, str)) and str(asked).isdigit() else None
+                number = whole_number(names.get(value, value) if isinstance(value, str) else value)
                 if number is not None and number != port:
                     wrong.append(
                         (
@@ -228,7 +228,7 @@ def _target(item: Node) -> int | None:
         return number if isinstance(number, int) else None
     text = str(item.value) if isinstance(item, Scalar) else ""
     last = text.rpartition(":")[2].partition("/")[0]
-    return int(last) if ":" in text and last.isdigit() else None
+    return whole_number(last) if ":" in text else None
 
 
 def _service_target(item: Node, names: dict[Any, Any]) -> int | None:
@@ -236,11 +236,10 @@ def _service_target(item: Node, names: dict[Any, Any]) -> int | None:
     target = value_at(item, "targetPort")
     if target is None:
         target = value_at(item, "port")
-    found = names.get(target) if isinstance(target, str) and not target.isdigit() else target
-    return int(found) if isinstance(found, (int, str)) and str(found).isdigit() else None
+    return whole_number(names.get(target, target) if isinstance(target, str) else target)
 
 
 def _inner(word: Word) -> int | None:
     """The container's side of ``-p 80:8000``, ``127.0.0.1:80:8000/tcp``."""
     last = word.text.rpartition(":")[2].partition("/")[0]
-    return int(last) if word.known and last.isdigit() else None
+    return whole_number(last) if word.known else None

@@ -13,6 +13,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Where
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Scalar, Sequence, at, value_at
+from cfglint.source.whole_number import whole_number
 
 from ..serving.server import docker_run, launch_of, runs_vllm, since
 
@@ -168,8 +169,9 @@ def _devices(job: ServingJob) -> Devices | None:
             return visible
         if text == "all":
             return ALL
-        if text.isdigit():
-            return _first(int(text))
+        first = whole_number(text)
+        if first is not None:
+            return _first(first)
         return frozenset(text[len("device=") :].split(",")) if text.startswith("device=") else None
     if launch.carrier == "compose" and launch.container is not None:
         if "profiles" in launch.container:
@@ -215,8 +217,9 @@ def _compose_devices(service: Mapping) -> Devices | None:
         found = [str(item.value) for item in ids.items if isinstance(item, Scalar)]
         return None if any("$" in one for one in found) or not found else frozenset(found)
     count = value_at(device, "count")
-    if str(count).isdigit():
-        return _first(int(str(count)))
+    many = whole_number(count)
+    if many is not None:
+        return _first(many)
     return ALL if count == "all" or count is None else None
 
 

@@ -13,6 +13,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Sequence, at, value_at
+from cfglint.source.whole_number import whole_number
 
 from ..serving.server import docker_run, launch_of, runs
 
@@ -95,17 +96,17 @@ def _given(launch: Launch) -> int | None:
     if run is not None:
         words = [word.text.strip("\"'") for word in run.options.get("gpus", ())]
         if not words or not words[-1].startswith("device="):
-            return int(words[-1]) if words and words[-1].isdigit() else None
+            return whole_number(words[-1]) if words else None
         return len(words[-1].removeprefix("device=").split(","))
     if launch.container is None:
         return None
     if launch.carrier == "kubernetes":
         count = value_at(launch.container, "resources", "limits", "nvidia.com/gpu")
-        return int(str(count)) if str(count).isdigit() else None
+        return whole_number(count)
     devices = at(launch.container, "deploy", "resources", "reservations", "devices")
     if not isinstance(devices, Sequence) or len(devices.items) != 1:
         return None
     ids, count = at(devices.items[0], "device_ids"), value_at(devices.items[0], "count")
     if isinstance(ids, Sequence):
         return None if any("$" in getattr(item, "raw", "") for item in ids.items) else len(ids.items)
-    return int(str(count)) if str(count).isdigit() else None
+    return whole_number(count)

@@ -11,7 +11,7 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import ContainerRun
 from cfglint.dialects.vllm import FACTS, canonical
-from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
+from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading, beyond_counting
 from cfglint.jobs.job import ServingJob
 from cfglint.jobs.named_models import stated_name
 from cfglint.jobs.versions import always_at_least, always_below, exact
@@ -110,6 +110,13 @@ def arguments(reading: Reading) -> Iterator[tuple[str, bool, str, Entry]]:
 
 def statement(job: ServingJob, name: str) -> Fact[Any] | None:
     """The winning statement of one of vLLM's arguments, by its own name with underscores; None where none is known."""
+    fact = _winning(job, name)
+    if fact is not None and beyond_counting(fact.value):
+        return Fact(UNKNOWN, fact.origin, fact.certain)
+    return fact
+
+
+def _winning(job: ServingJob, name: str) -> Fact[Any] | None:
     if name in FACTS:
         fact = job.fact(FACTS[name])
         if fact is not None:

@@ -16,7 +16,7 @@ from .server import arguments, readings
 SIZES = frozenset({"max_model_len", "max_num_batched_tokens"})
 POWERS = frozenset({1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
 """Numbers of thousands that are hardly meant as thousands: 32k is 32,768 to most people."""
-DECIMAL = re.compile(r"(\d+)k")
+DECIMAL = re.compile(r"(\d{1,4})k")
 
 
 class ThousandsSuffix(Rule):

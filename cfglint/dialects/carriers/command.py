@@ -10,6 +10,7 @@ from cfglint.dialects.base import Launch
 from cfglint.jobs.facts import FileOrigin
 from cfglint.records import dataclass
 from cfglint.source.shell import Word
+from cfglint.source.whole_number import whole_number
 
 WRAPPERS = frozenset(
     [
@@ -248,10 +249,10 @@ def _state_submission(launch: Launch) -> None:
         given[name] = Word(value, word.raw, word.span, word.known) if equals else own[i + 1]
     launch.context = {**launch.context, PER_NODE: True}
     gpus, nodes = (given.get(option) for option in options)
-    if gpus is not None and gpus.known and gpus.text.isdigit() and int(gpus.text):
-        launch.gpus = (int(gpus.text), gpus)
-    if nodes is not None and nodes.known and nodes.text.isdigit() and int(nodes.text):
-        launch.nodes = (int(nodes.text), nodes)
+    if gpus is not None and gpus.known and (count := whole_number(gpus.text)):
+        launch.gpus = (count, gpus)
+    if nodes is not None and nodes.known and (count := whole_number(nodes.text)):
+        launch.nodes = (count, nodes)
 
 
 @dataclass(frozen=True)
@@ -391,8 +392,9 @@ def _docker_gpus(run: ContainerRun) -> tuple[int, Word] | None:
     """``--gpus 2`` or ``--gpus '"device=0,1"'``; ``all`` says nothing of the count."""
     for word in run.options.get("gpus", ()):
         text = word.text.strip("\"'")
-        if text.isdigit():
-            return int(text), word
+        count = whole_number(text)
+        if count is not None:
+            return count, word
         if text.startswith("device="):
             return len([d for d in text[len("device=") :].split(",") if d]), word
     return None

@@ -13,6 +13,7 @@ from cfglint.dialects.carriers.shell import visible_devices
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, Span, at
 from cfglint.source.shell import Word, parse_shell
+from cfglint.source.whole_number import whole_number
 
 
 def matches(root: Node | None) -> bool:
@@ -130,9 +131,9 @@ def _gpu_count(document: Document, route: Route, service: Mapping) -> tuple[int,
                 return None  # a variable may hold several
             return len(ids.value.items), FileOrigin(document, (*where, "device_ids"), ids.key.span, ids.value.span)
         count = device.entry("count")
-        if count is not None and isinstance(count.value, Scalar) and str(count.value.value).isdigit():
-            origin = FileOrigin(document, (*where, "count"), count.key.span, count.value.span)
-            return int(str(count.value.value)), origin
+        many = whole_number(count.value.value) if count is not None and isinstance(count.value, Scalar) else None
+        if count is not None and many is not None:
+            return many, FileOrigin(document, (*where, "count"), count.key.span, count.value.span)
     return None
 
 

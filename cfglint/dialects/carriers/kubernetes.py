@@ -12,6 +12,7 @@ from cfglint.dialects.carriers.shell import memory_bytes
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Document, Mapping, Node, Route, Scalar, Sequence, at, value_at
 from cfglint.source.shell import Command, Word, parse_shell
+from cfglint.source.whole_number import whole_number
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/i915")
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash", "ash", "/bin/ash")
@@ -106,9 +107,10 @@ def _train_job(document: Document, root: Mapping) -> Iterator[Launch]:
     counts: dict[str, tuple[int, FileOrigin]] = {}
     for name in ("numNodes", "numProcPerNode"):
         entry = trainer.entry(name)
-        if entry is not None and isinstance(entry.value, Scalar) and str(entry.value.value).isdigit():
+        count = whole_number(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else None
+        if entry is not None and count is not None:
             origin = FileOrigin(document, (*route, name), entry.key.span, entry.value.span)
-            counts[name] = (int(str(entry.value.value)), origin)
+            counts[name] = (count, origin)
     variables = environment(trainer)
     for words, command in container_commands(trainer.get("command"), trainer.get("args")):
         yield from expanded(
@@ -312,10 +314,10 @@ def _gpu_count(
                 entry = resources.entry(name)
                 if entry is None or not isinstance(entry.value, Scalar):
                     continue
-                text = str(entry.value.value)
-                if text.isdigit():
+                count = whole_number(entry.value.value)
+                if count is not None:
                     origin = FileOrigin(document, (*route, key, part, name), entry.key.span, entry.value.span)
-                    return int(text), origin
+                    return count, origin
     return None
 
 

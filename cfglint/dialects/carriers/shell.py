@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import STARTERS, basename, expanded
-from cfglint.jobs.facts import FileOrigin
+from cfglint.jobs.facts import LARGEST, FileOrigin
 from cfglint.jobs.versions import parse_requirements
 from cfglint.source.node import Document
 from cfglint.source.shell import Command, Word, commands_of
+from cfglint.source.whole_number import whole_number
 
 
 def origin_of(document: Document, word: Word, *route: str) -> FileOrigin:
@@ -203,10 +204,11 @@ class SlurmHeader:
                         self.gpus = (count, origin)
             elif name in ("constraint", "C") and self.gpu is None and _is_accelerator(value):
                 self.gpu = (value, origin)
-            elif name in ("nodes", "N") and value.isdigit():
-                self.nodes = (int(value), origin)
-            elif name == "ntasks-per-node" and value.isdigit():
-                self.tasks_per_node = int(value)
+            elif name in ("nodes", "N"):
+                nodes = whole_number(value)
+                self.nodes = self.nodes if nodes is None else (nodes, origin)
+            elif name == "ntasks-per-node":
+                self.tasks_per_node = whole_number(value) or self.tasks_per_node
             elif name == "mem":
                 size = memory_bytes(value, default_unit="M")
                 if size:
@@ -214,8 +216,8 @@ class SlurmHeader:
             elif name == "mem-per-cpu":
                 size = memory_bytes(value, default_unit="M")
                 per_cpu = (size, origin) if size else None
-            elif name in ("cpus-per-task", "c") and value.isdigit():
-                cpus = int(value)
+            elif name in ("cpus-per-task", "c"):
+                cpus = whole_number(value) or cpus
         if per_cpu is not None and self.memory is None and cpus and self.tasks_per_node:
             self.memory = (per_cpu[0] * cpus * self.tasks_per_node, per_cpu[1])
         if per_task is not None and self.gpus is None and self.tasks_per_node:
@@ -257,8 +259,9 @@ def _gres(value: str, bare: bool) -> tuple[str | None, int | None]:
             if pieces[0] != "gpu":
                 continue
             pieces = pieces[1:]
-        if pieces and pieces[-1].isdigit():
-            return (pieces[0] if len(pieces) > 1 else None), int(pieces[-1])
+        count = whole_number(pieces[-1]) if pieces else None
+        if count is not None:
+            return (pieces[0] if len(pieces) > 1 else None), count
         if not bare and not pieces:
             return None, 1
         if pieces and pieces[0]:
@@ -277,4 +280,5 @@ def memory_bytes(text: str, default_unit: str = "", binary: bool = True) -> int 
     unit = (match.group(2) or default_unit).upper()
     base = 1024 if binary or match.group(3) else 1000
     power = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}[unit]
-    return int(float(match.group(1)) * base**power)
+    size = float(match.group(1)) * base**power
+    return int(size) if size < LARGEST else None

@@ -43,6 +43,7 @@ from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
 from cfglint.formulas import GIB
 from cfglint.records import dataclass
+from cfglint.source.whole_number import whole_number
 
 DEFAULT_BLOCK = 16
 CONTEXT_LOW, CONTEXT, CONTEXT_HIGH = 0.2 * GIB, 0.48 * GIB, 0.7 * GIB
@@ -145,8 +146,9 @@ class _Vllm:
         expert = s.boolean("enable_expert_parallel") or (s.positive("expert_parallel_size", "expert_parallel") or 1) > 1
         partition = s.text("VLLM_PP_LAYER_PARTITION")
         counts: tuple[int, ...] = ()
-        if partition and all(part.strip().isdigit() for part in partition.split(",")):
-            counts = tuple(int(part) for part in partition.split(","))
+        if partition:
+            parts = [whole_number(part.strip()) for part in partition.split(",")]
+            counts = tuple(part for part in parts if part is not None) if None not in parts else ()
         return Sharding(
             tensor=tp,
             encoder=1 if s.text("mm_encoder_tp_mode") == "data" else 0,
@@ -293,7 +295,7 @@ class _Vllm:
             return method, tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else 0
         method = "" if stated is None else str(stated).lower()
         tail = method.rsplit("-", 1)[-1]
-        return method, int(tail) if tail.isdigit() else 0
+        return method, whole_number(tail) or 0
 
     def _draft_tokens(self) -> int:
         return self._speculative()[1]
@@ -457,7 +459,8 @@ class _Vllm:
         counts = {
             str(name): limit.get("count", 1) if isinstance(limit, Mapping) else limit for name, limit in stated.items()
         }
-        return {name.strip(): int(count) for name, count in counts.items() if str(count).strip().isdigit()}
+        read = {name.strip(): whole_number(str(count).strip()) for name, count in counts.items()}
+        return {name: count for name, count in read.items() if count is not None}
 
     def _peak(self, settings: VllmSettings, stage: int, profile: Profile) -> ProfiledPeak:
         peak = profiled_peak(self.arch, self.sharding, stage, profile, self.scheme)
