@@ -36,7 +36,10 @@ class Fp8WeightsOnly(Rule):
         "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/fp8.py",
     )
     catalogue = ("quant-fp8-pre-ada-weight-only",)
-    good = (example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8", gpu="L4", gpus=1),)
+    good = (
+        example("serve.sh", "vllm serve Qwen/Qwen2.5-7B-Instruct --quantization fp8", gpu="L4", gpus=1),
+        example("serve.sh", "vllm serve nvidia/DeepSeek-R1-FP4 -tp 8", gpu="A100-80GB", gpus=8, note="another format"),
+    )
     bad = (
         example(
             "serve.sh",

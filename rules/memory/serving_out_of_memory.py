@@ -10,6 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Where, place
 from cfglint.lint.rule import Rule, example
 
+from ..serving.server import statement
 from .wording import accelerator_words
 
 LABELLED_SHARE = 0.05
@@ -49,6 +50,13 @@ class ServingOutOfMemory(Rule):
             gpu="H100-80GB",
             gpus=4,
         ),
+        example(
+            "serve.sh",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --mem-fraction-static 1.2",
+            gpu="A100-80GB",
+            gpus=1,
+            note="no share at all: another finding",
+        ),
     )
     bad = (
         example(
@@ -67,6 +75,9 @@ class ServingOutOfMemory(Rule):
             return
         made = context.estimate(job)
         memory, serving = made.memory, made.serving
+        asked = job.gpu_memory_utilization or statement(job, "mem_fraction_static")
+        if asked is not None and isinstance(asked.value, (int, float)) and asked.value > 1:
+            return  # no share at all: MEM104 and MEM107 tell of it
         if memory.verdict not in ("oom", "likely-oom") or memory.capacity is None or serving is None:
             return
         certain = memory.verdict == "oom"
@@ -95,8 +106,10 @@ class ServingOutOfMemory(Rule):
         if weights > capacity and not job.value("cpu_offload_gb"):
             message = f"weights take {weights:.1f} GiB per GPU, {gpu} has {capacity:.1f}"
         elif cache > 0:
-            load = memory.phases.get("load", 0.0) / GIB
-            message = f"loading takes {max(load, weights):.1f} GiB per GPU, {gpu} has {capacity:.1f}"
+            load = max(memory.phases.get("load", 0.0) / GIB, weights)
+            used = memory.used.expected / GIB if memory.used is not None else load
+            what, taken = ("loading takes", load) if load > capacity else ("the server takes", used)
+            message = f"{what} {taken:.1f} GiB per GPU, {gpu} has {capacity:.1f}"
         else:
             parts = f"weights {weights:.1f} GiB"
             if serving.activation_peak:

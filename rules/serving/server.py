@@ -13,7 +13,7 @@ from cfglint.dialects.carriers.command import ContainerRun
 from cfglint.dialects.vllm import FACTS, canonical
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading, beyond_counting
 from cfglint.jobs.job import ServingJob
-from cfglint.jobs.named_models import stated_name
+from cfglint.jobs.named_models import stated_name, without_format
 from cfglint.jobs.versions import always_at_least, always_below, exact
 from cfglint.source.node import Entry, plain
 from cfglint.source.node import Mapping as Table
@@ -321,7 +321,7 @@ def checkpoint_method(job: ServingJob) -> tuple[str | None, bool]:
         return None, False
     name = stated_name(job).rstrip("/").rsplit("/", 1)[-1].lower()
     spelt = next((method for pattern, method in METHODS_IN_NAMES if pattern.search(name)), None)
-    if spelt is None:
+    if spelt is None and without_format(name)[1] is None:
         arch, _ = served(job)  # published in one format alone: gpt-oss
         stored = (arch.quantization or {}).get("quant_method") if arch is not None else None
         spelt = stored.lower() if isinstance(stored, str) else None

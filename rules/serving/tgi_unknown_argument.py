@@ -79,8 +79,8 @@ class TgiUnknownArgument(Rule):
                 continue
             for entry in reading.root.entries:
                 written = entry.key.raw.partition("=")[0]
-                if not written.startswith("--") or "$" in written:
-                    continue
+                if not written.startswith("--") or "$" in written or " " in written:
+                    continue  # words-in-one-item tells of a name and value in one
                 bare = written[2:]
                 name = bare.replace("-", "_")
                 help, sure = "", True
