@@ -21,6 +21,7 @@ from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import because, boolean, dtype, evidence, integer, text
 from cfglint.jobs.facts import DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Scalar, Span
+from cfglint.source.whole_number import whole_number
 
 _CLUSTERS: Final = ("actor_train", "actor_infer", "reference", "critic", "student_train", "teacher")
 _SHAPE: Final = ("rollout_batch_size", "pretrain", "exp_name", "num_gpus_per_node", "adv_estimator", "system_envs")
@@ -42,7 +43,8 @@ def _state_devices(facts: ResolvingReader, cluster: ResolvingReader) -> None:
         if each is not None:
             facts.integer("gpus_per_node", "num_gpus_per_node", low=1)
         return
-    count = int(match.group(2)) - int(match.group(1))
+    first, end = whole_number(match.group(1)), whole_number(match.group(2))
+    count = end - first if first is not None and end is not None else 0
     if count < 1 or (each and count > each and count % each):
         return
     origin = cluster.origin("device_mapping")

@@ -36,10 +36,19 @@ COMPOSE = (
     "services:\n  a:\n    image: vllm/vllm-openai:v0.11.0\n    command: --model a/b --tensor-parallel-size {0}\n"
     "    ports: ['{0}:{0}']\n    deploy: {{resources: {{reservations: {{devices: [{{driver: nvidia, count: {0}}}]}}}}}}\n"
 )
+MTP = (
+    "vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct --tensor-parallel-size 4"
+    ' --speculative-config \'{{"method": "mtp", "num_speculative_tokens": {0}}}\'\n'
+)
+ROLL = (
+    "rollout_batch_size: 8\npretrain: Qwen/Qwen2.5-7B\nnum_gpus_per_node: 8\nactor_train:\n  device_mapping: list(range(0,{0}))\n"
+    "  strategy_args: {{strategy_name: megatron_train, strategy_config: {{tensor_model_parallel_size: {0}}}}}\n"
+    "actor_infer:\n  device_mapping: list(range(0,{0}))\n  strategy_args: {{strategy_name: vllm}}\n"
+)
 SKYPILOT = "resources: {{accelerators: 'A100:{0}'}}\nnum_nodes: {0}\nrun: vllm serve meta-llama/Llama-3.1-8B\n"
 FILES = {
     "axolotl.yaml": AXOLOTL, "lf.yaml": LLAMAFACTORY, "ds.json": DEEPSPEED, "megatron.sh": MEGATRON, "vllm.yaml": VLLM,
-    "sglang.yaml": SGLANG, "run.sh": SCRIPT, "pod.yaml": POD, "compose.yaml": COMPOSE, "sky.yaml": SKYPILOT,
+    "sglang.yaml": SGLANG, "run.sh": SCRIPT, "pod.yaml": POD, "compose.yaml": COMPOSE, "sky.yaml": SKYPILOT, "mtp.sh": MTP, "roll.yaml": ROLL,
 }  # fmt: skip
 
 

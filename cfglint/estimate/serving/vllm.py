@@ -292,7 +292,7 @@ class _Vllm:
         if isinstance(stated, Mapping):
             tokens = stated.get("num_speculative_tokens")
             method = str(stated.get("method") or stated.get("model") or "").lower()
-            return method, tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else 0
+            return method, whole_number(tokens) or 0
         method = "" if stated is None else str(stated).lower()
         tail = method.rsplit("-", 1)[-1]
         return method, whole_number(tail) or 0
