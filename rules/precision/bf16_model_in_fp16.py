@@ -84,6 +84,32 @@ class Bf16ModelInFp16(Rule):
             gpu="A100-80GB",
             note="OPT was trained in fp16",
         ),
+        example(
+            {
+                "qlora.yaml": """
+                model_name_or_path: meta-llama/Llama-2-7b-hf
+                load_in_4bit: true
+                bnb_4bit_compute_dtype: bfloat16
+                dtype: float16
+                lora_r: 8
+                per_device_train_batch_size: 2
+                """,
+                "accelerate.yaml": "distributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_processes: 2\n",
+                "run.sh": "accelerate launch --config_file accelerate.yaml sft.py --config qlora.yaml\n",
+            },
+            note="the 4-bit layers compute in bf16, whatever the rest was loaded in",
+        ),
+        example(
+            {
+                "full.yaml": """
+                model_name_or_path: meta-llama/Llama-2-7b-hf
+                per_device_train_batch_size: 2
+                """,
+                "accelerate.yaml": "distributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_processes: 2\n",
+                "run.sh": "accelerate launch --config_file accelerate.yaml sft.py --config full.yaml\n",
+            },
+            note="nobody asks for fp16: it is the checkpoint's dtype in transformers 5 and fp32 before",
+        ),
     )
     bad = (
         example(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import boolean, scalar
-from cfglint.jobs.facts import DefaultOrigin, Fact, Reading, beyond_counting
+from cfglint.dialects.values import boolean, dtype, scalar
+from cfglint.jobs.facts import DefaultOrigin, DerivedOrigin, Fact, Reading, beyond_counting
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint import fixes
 from cfglint.lint.context import Context
@@ -27,7 +27,19 @@ def fp16_fact(job: TrainingJob) -> Fact[str] | None:
         return compute
     weights = job.weight_dtype
     if compute.value == "none" and weights is not None and weights.value == "fp16":
-        return None if isinstance(weights.origin, DefaultOrigin) else weights
+        said = [fact for fact in job.statements("weight_dtype") if not isinstance(fact.origin, DerivedOrigin)]
+        by_default = bool(said) and isinstance(said[0].origin, DefaultOrigin)
+        return None if by_default or _four_bit_compute(job) not in (None, "fp16") else weights
+    return None
+
+
+def _four_bit_compute(job: TrainingJob) -> str | None:
+    """What bitsandbytes' 4-bit layers compute in, where it is stated; the weights' own dtype is not theirs."""
+    for reading in job.readings:
+        for place in ((), ("quantization_config",), ("model_init_kwargs", "quantization_config")):
+            if on(reading, *place, "load_in_4bit"):
+                stated = dtype(scalar(reading.at(*place, "bnb_4bit_compute_dtype")))
+                return stated if isinstance(stated, str) else None
     return None
 
 
