@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cfglint.dialects.base import Dialect, Launch, Recognition
-from cfglint.dialects.carriers.command import basename, image_version, program
+from cfglint.dialects.carriers.command import ContainerRun, basename, image_version, program
 from cfglint.dialects.flags import read_flags
 from cfglint.dialects.server import place_model, values_of
 from cfglint.jobs.facts import LARGEST, UNKNOWN, FileOrigin, Reading, Reference
@@ -312,6 +312,9 @@ def _server_arguments(launch: Launch) -> tuple[list[Word], bool] | None:
         return words, not words[0].text.startswith("-")
     if image in IMAGES and words and words[0].text == "serve":
         return words[1:], True
+    run = launch.context.get("docker")
+    if image in IMAGES and not words and isinstance(run, ContainerRun) and "model" in run.options:
+        return words, False  # its arguments stand before the image
     options = bool(words) and words[0].text.startswith("-")
     if options and launch.container is not None and speaks_vllm(words):
         return words, False

@@ -67,6 +67,11 @@ class OptionsBesideImage(Rule):
             "docker run --gpus all vllm/vllm-openai:v0.18.1 --model Qwen/Qwen2.5-7B-Instruct --ipc=host -p 8000:8000",
             count=1,
         ),
+        example(
+            "serve.sh",
+            "docker run --model Qwen/Qwen2.5-7B-Instruct --gpus all vllm/vllm-openai:v0.18.1",
+            count=1,
+        ),
     )
 
     def check_file(self, file: SourceFile, context: Context) -> Iterator[Finding]:
