@@ -163,3 +163,22 @@ def test_a_scan_keeps_its_projection_and_its_output() -> None:
     assert alone == pytest.approx(2 * 64 * 2 * (32 + 160 + 64), rel=0.01)
     # the norm before them is one
     assert both - plain == 2 * 64 * 2 * (160 + 64)
+
+
+def _eager(scores: str, cuda: bool) -> float:
+    """Backward's peak of one eager attention block whose score matrices outweigh everything else, in bytes a score."""
+    length, heads = 4096, 8
+    shape = Shape(1, length, 8, heads, heads, 1, 1, 8)
+    numerics = Numerics(scores, scores, scores, None, False, False, "eager", False, cuda=cuda)
+    return block_footprint(shape, Style(), numerics).backward / (heads * length**2)
+
+
+def test_softmax_on_cuda_reads_fp16_and_holds_a_product_in_backward() -> None:
+    # on the CPU: output, its gradient and the input's, each in fp32
+    assert _eager("fp32", cuda=False) == pytest.approx(12, abs=0.02)
+    assert _eager("bf16", cuda=False) == pytest.approx(12, abs=0.02)
+    # on CUDA gradient times output beside them
+    assert _eager("fp32", cuda=True) == pytest.approx(16, abs=0.02)
+    assert _eager("bf16", cuda=True) == pytest.approx(16, abs=0.02)
+    # fp16 scores get their gradient in fp16 at once
+    assert _eager("fp16", cuda=True) == pytest.approx(14, abs=0.02)

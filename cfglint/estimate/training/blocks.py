@@ -13,13 +13,6 @@ from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
 from cfglint.records import dataclass
 
-FITTED_EAGER_COPIES = 0.5
-"""Score matrices in the queries' dtype that eager attention's backward holds on CUDA beyond those accounted for.
-
-Fitted on the 22 eager rows of ``fitcheck-t4`` (``../shared/cases/measured/train.jsonl``) whose peak it moves: what they
-measured lies halfway between the derivation without it and with a whole matrix.
-"""
-
 MOST_LOOPED_EXPERTS = 8
 """Experts written one by one where they are looped over; more are put together in this many groups, for speed."""
 
@@ -69,8 +62,9 @@ class Numerics:
     lora_dropout: float = 0.0
     dora: bool = False
     cuda: bool = False
-    """With what CUDA's kernels need beyond the CPU's, on which the derivation was checked: softmax backward multiplies
-    gradient and output into a temporary (``SoftMax.cu``), and autocast runs softmax, pow and layer_norm in fp32
+    """As CUDA's kernels do it, where they differ from the CPU's, on which the oracle ran: softmax reads fp16 and writes
+    fp32 at once (``half_to_float``, ``SoftMax.cpp``; not bf16), its backward multiplies gradient and output into a
+    temporary and returns the input's dtype (``SoftMax.cu``), and autocast runs softmax, pow and layer_norm in fp32
     (``autocast_mode.h``)."""
     norm_autocasts: bool = True
     """The framework leaves norms to autocast."""
@@ -369,12 +363,12 @@ class BlockWriter:
         if style.sinks:
             return self._with_sinks(scores, v, width, rows)
         if style.softmax_fp32 or (numerics.autocast and numerics.cuda):
-            wide = tape.to(scores, "fp32")
+            wide = scores if numerics.cuda and scores.dtype == "fp16" else tape.to(scores, "fp32")
             tape.keep(scores)
-            probabilities = self._softmax(wide, v.dtype)
+            probabilities = self._softmax(wide, "fp32")
             probabilities = tape.to(probabilities, v.dtype)
         else:
-            probabilities = self._softmax(scores, q.dtype)
+            probabilities = self._softmax(scores)
             if style.returns_scores and numerics.modeling:
                 tape.keep(named)  # the name is bound anew to what the softmax gives
         if numerics.attention_dropout:
@@ -395,7 +389,7 @@ class BlockWriter:
         joined = tape.op((scores,), scores.elements + rows, scores.dtype)
         largest = tape.op((joined,), rows, scores.dtype)
         shifted = tape.alias((joined, largest), joined.elements, joined.dtype)
-        probabilities = self._softmax(shifted, scores.dtype)
+        probabilities = self._softmax(shifted)
         cut = tape.slice(probabilities, scores.elements)
         out = tape.op((cut, v), width, v.dtype, save=(probabilities, v))
         out = tape.op((out,), width, v.dtype)
@@ -411,7 +405,7 @@ class BlockWriter:
         wide = tape.to(scores, "fp32")
         biased = tape.scale(tape.alias((wide,), wide.elements, "fp32"))
         masked = tape.alias((biased,), wide.elements, "fp32")
-        probabilities = self._softmax(tape.to(masked, self.numerics.residual_dtype), scores.dtype)
+        probabilities = self._softmax(tape.to(masked, self.numerics.residual_dtype))
         tape.keep(masked)
         work = tape.to(probabilities, v.dtype)
         out = tape.op((work, v), width, v.dtype, save=(work, v))
@@ -419,11 +413,10 @@ class BlockWriter:
         tape.keep(scores, wide, biased, probabilities)
         return out
 
-    def _softmax(self, x: Value, scores_dtype: str) -> Value:
-        temp = 0.0
-        if self.numerics.cuda:
-            temp = x.elements * (DTYPE_BYTES[x.dtype] + FITTED_EAGER_COPIES * DTYPE_BYTES[scores_dtype])
-        return self.tape.op((x,), x.elements, x.dtype, save_output=True, backward_temp=temp)
+    def _softmax(self, x: Value, dtype: str | None = None) -> Value:
+        dtype = dtype or x.dtype
+        temp = x.elements * DTYPE_BYTES[dtype] if self.numerics.cuda else 0.0
+        return self.tape.op((x,), x.elements, dtype, save_output=True, backward_temp=temp)
 
     def _math_attention(self, q: Value, k: Value, v: Value, width: float, scores: float) -> Value:
         """``_scaled_dot_product_attention_math``: what is left where the additive mask is trained; all in fp32."""
