@@ -294,6 +294,10 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
 
 
 def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
+    from difflib import get_close_matches
+
+    from cfglint.dialects.recognise import dialects
+    from cfglint.jobs.versions import is_range
     from cfglint.settings_table import IgnoreTable, SettingsTable
 
     assert isinstance(table, SettingsTable)
@@ -305,6 +309,17 @@ def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
     def many(value: str | list[str]) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
+    for framework, version in table.frameworks.items():
+        if not is_range(version):
+            raise SettingsError(
+                f"{origin(f'frameworks.{framework}').describe()}: a version or a range is needed (is {version!r})"
+            )
+    known = [dialect.name for dialect in dialects()] if table.dialects else []
+    for glob, name in table.dialects.items():
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
+            raise SettingsError(f"{origin(f'dialects.{glob}').describe()}: no config format is called {name!r}; {hint}")
     places = [(i, entry) for i, entry in enumerate(table.ignore) if isinstance(entry, IgnoreTable)]
     exclude = DEFAULT_EXCLUDE if table.exclude is None else tuple(table.exclude)
     return Settings(

@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
 }
 """Distribution name to the framework's name here."""
 
+_CLAUSE = re.compile(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*v?(\d[\w.+-]*?)(\.\*)?\s*")
 _REQUIREMENT = re.compile(
     r"^\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*((?:===|==|~=|!=|<=|>=|<|>)[^;#\"'\n]+)", re.MULTILINE
 )
@@ -43,6 +44,13 @@ LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
 def is_version(text: str) -> bool:
     """False for text that cannot be a version or a range of them: a number in it has more digits than any release."""
     return _TOO_MANY_DIGITS.search(text) is None
+
+
+def is_range(text: str) -> bool:
+    """Whether text is a version (``4.57.1``) or a range of them as requirements write it (``>=5,<6``)."""
+    return is_version(text) and (
+        exact(text) is not None or all(_CLAUSE.fullmatch(clause) for clause in text.rstrip(", ").split(","))
+    )
 
 
 def parse_requirements(text: str) -> dict[str, str]:
@@ -166,8 +174,8 @@ def _bounds(stated: str | None) -> tuple[str | None, tuple[str, bool] | None]:
     low: str | None = None
     high: tuple[str, bool] | None = None
     for clause in (stated or "").split(","):
-        match = re.fullmatch(r"\s*(===|==|~=|<=|>=|<|>)\s*v?(\d[\w.+-]*?)(\.\*)?\s*", clause)
-        if match is None:
+        match = _CLAUSE.fullmatch(clause)
+        if match is None or match[1] == "!=":
             continue
         operator, version, star = match.groups()
         if operator in (">=", ">", "~=") or (operator == "==" and star):

@@ -17,7 +17,7 @@ from cfglint.lint.engine_rules import ENGINE_RULES, UnreadableComment
 from cfglint.lint.finding import SEVERITY_ORDER, Finding
 from cfglint.lint.registry import RuleSet, find_rules
 from cfglint.lint.rule import Rule, RuleFault
-from cfglint.lint.selection import RuleSelection, check_settings, rule_options, severity_of
+from cfglint.lint.selection import RuleSelection, check_options, check_settings, rule_options, severity_of
 from cfglint.lint.suppress import silence
 from cfglint.records import dataclass
 from cfglint.settings import HardwareSetting, Settings
@@ -84,6 +84,7 @@ def run(
     selection.check(rules.heads)
     for settings in all_settings:
         check_settings(settings, rules.heads)
+        check_options(settings, rules)
     runner = _Runner(rules, settings_for, selection, context, reports)
     findings = runner.findings(progress)
     findings += silence(findings, context.files, settings_for, rules.heads, runner.active)

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, Protocol
+from math import isfinite
+from typing import TYPE_CHECKING, Final, Protocol
 
+from cfglint.jobs.facts import beyond_counting
 from cfglint.lint.finding import Finding, Persona, Severity
 from cfglint.records import dataclass
 from cfglint.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from cfglint.lint.registry import RuleSet
 
 EXACT: Final = 1000
 """Weight of a selector that names one rule; the beginning of a code weighs its length."""
@@ -156,6 +161,21 @@ def check_settings(settings: Settings, rules: Mapping[str, Selectable]) -> None:
                 raise SettingsError(f"{settings.path}: `rules.{code}`: {rule.code} has no parameter `{name}`; {hint}")
 
 
+def check_options(settings: Settings, rules: RuleSet) -> None:
+    """Raise :class:`SettingsError` where a rule's parameter is set to something of another kind than its default.
+
+    Call it after :func:`check_settings`. It imports the rules that the settings have parameters of, no others.
+    """
+    by_name = {head.name: code for code, head in rules.heads.items()} if settings.rules else {}
+    for key, options in settings.rules.items():
+        parameters = rules[by_name.get(key, key)].parameters
+        for name, value in options.items():
+            default = parameters[name].default
+            if not _alike(value, default):
+                kind = next((words for kind, words in _KINDS if isinstance(default, kind)), "another value")
+                raise SettingsError(f"{settings.path}: `rules.{key}.{name}`: {kind} is needed (is {value!r})")
+
+
 def severity_of(finding: Finding, settings: Settings) -> Severity:
     """The finding's severity with what settings say of its rule; the selector that speaks of it most exactly counts."""
     best, level = 0, str(finding.severity)
@@ -169,6 +189,22 @@ def severity_of(finding: Finding, settings: Settings) -> Severity:
 def rule_options(rule: Selectable, settings: Settings) -> dict[str, object]:
     """A rule's parameters as settings state them, under its code or its name."""
     return {**settings.rules.get(rule.name, {}), **settings.rules.get(rule.code, {})}
+
+
+_KINDS: Final = (
+    (bool, "`true` or `false`"), (int, "a number"), (float, "a number"), (str, "text"), (list, "a list"), (dict, "a table"),
+)  # fmt: skip
+"""What a parameter takes, by its default; the first that applies counts."""
+
+
+def _alike(value: object, default: object) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, (int, float)):
+        return isinstance(value, (int, float)) and not beyond_counting(value) and isfinite(value)
+    if isinstance(default, (list, tuple)):
+        return isinstance(value, list) and all(_alike(item, default[0]) for item in value if default)
+    return default is None or isinstance(value, type(default))
 
 
 def _strongest(selectors: Iterable[str], rule: Selectable) -> int:
