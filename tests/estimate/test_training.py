@@ -13,6 +13,8 @@ from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
+from cfglint.estimate.training.estimator import fullest_stage
+from cfglint.estimate.training.plan import resolve
 from cfglint.estimate.verdict import decide, verdict_for
 from cfglint.jobs.facts import UNKNOWN, CatalogueOrigin, FlagOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, TrainingJob
@@ -495,6 +497,24 @@ def test_gpt_oss_as_its_eager_kernels_save() -> None:
     # ../shared/oracle/fakemem.py, transformers 5.24: forward 71.64, backward 72.79 GiB
     assert made.memory.phases["forward"] / GIB == pytest.approx(71.64, rel=0.01)
     assert made.memory.phases["backward"] / GIB == pytest.approx(72.79, rel=0.01)
+
+
+def test_bf16_before_ampere_has_no_fused_attention() -> None:
+    """Below compute capability 8.0 sdpa in bf16 is composed: each block keeps its scores in fp32."""
+
+    def kept(gpu: str, dtype: str) -> float:
+        made = resolve(complete(gpu=gpu, weight_dtype=dtype, gradient_checkpointing="none", packing=False))
+        stage = fullest_stage(made)
+        assert stage is not None and stage.activations is not None
+        assert made.composes_attention is (gpu == "T4" and dtype == "bf16")
+        return stage.activations.kept
+
+    assert kept("A100-80GB", "bf16") == kept("T4", "fp16") == kept("A100-80GB", "fp16")
+    plan = resolve(complete(gpu="T4"))
+    assert plan.micro_batch and plan.sequence and plan.architecture
+    heads, layers = plan.architecture.num_attention_heads, len(plan.architecture.layers)
+    scores = 4 * plan.micro_batch * heads * plan.sequence**2 * layers
+    assert kept("T4", "bf16") - kept("A100-80GB", "bf16") >= scores
 
 
 def test_one_key_and_value_head_is_repeated_by_a_view() -> None:

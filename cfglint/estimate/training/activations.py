@@ -113,6 +113,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         attention=attention,
         expand_kv=mask,
         expand_keys=profile.expand_keys,
+        composed=plan.composes_attention,
         mask=mask,
         norm_kernel=profile.norm_kernel,
         modeling=profile.modeling,

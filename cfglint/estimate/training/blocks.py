@@ -37,6 +37,8 @@ class Numerics:
     """Keys and values are repeated to all query heads before attention."""
     expand_keys: bool = False
     """Only keys are materialised for all query heads (values stay a strided view)."""
+    composed: bool = False
+    """No fused kernel takes sdpa's dtype on this device: torch composes attention of products and a softmax in fp32."""
     mask: bool = False
     """``sdpa`` gets a dense mask, converted to the queries' dtype and saved in every layer."""
     norm_kernel: str = "modeling"
@@ -322,6 +324,8 @@ class BlockWriter:
             biased = style.position_bias and not cross
             if numerics.modeling and style.math_attention and numerics.attention == "sdpa" and shape.kv_heads == 1:
                 return self._math_attention(q, k, v, width, rows * keys)
+            if numerics.composed and numerics.attention == "sdpa":
+                return self._math_attention(q, k, v, width, rows * keys)
             # the bias is trained, or under checkpointing the zeros that stand in for it in cross-attention are
             trained = numerics.checkpointed if cross else numerics.train_base
             if style.position_bias and trained and numerics.attention == "sdpa":
@@ -419,12 +423,15 @@ class BlockWriter:
         return self.tape.op((x,), x.elements, dtype, save_output=True, backward_temp=temp)
 
     def _math_attention(self, q: Value, k: Value, v: Value, width: float, scores: float) -> Value:
-        """``_scaled_dot_product_attention_math``: what is left where the additive mask is trained; all in fp32."""
+        """``_scaled_dot_product_attention_math``: where the additive mask is trained or no kernel fits; all in fp32."""
         tape, dtype = self.tape, q.dtype
         q, k, v = (tape.to(x, "fp32") for x in (q, k, v))
         product = tape.op((q, k), scores, "fp32", save=(q, k))
         biased = tape.alias((product,), scores, "fp32")
-        chances = tape.unary(biased, save="output")
+        chances = self._softmax(biased)
+        if self.numerics.attention_dropout:
+            mask = tape.op((), scores, "bool")
+            chances = tape.op((chances, mask), scores, "fp32", save=(mask,))
         out = tape.op((chances, v), width, "fp32", save=(chances, v))
         return tape.to(out, dtype)
 

@@ -190,9 +190,9 @@ def estimate_training(job: TrainingJob) -> Estimate:
 
 def _on_cuda(plan: Plan) -> bool:
     """Whether the expected figure itself is that of CUDA's kernels: for fp16, which measured runs hold (fitcheck-t4, 39
-    eager rows within 2.3 %). For bf16 and fp32 it is that of the kernels the oracle ran, and CUDA's is in what is
-    reserved and in the high end."""
-    return "fp16" in (plan.weight_dtype, plan.compute_dtype)
+    eager rows within 2.3 %), and where sdpa has no fused kernel. For bf16 and fp32 it is that of the kernels the oracle
+    ran, and CUDA's is in what is reserved and in the high end."""
+    return plan.composes_attention or "fp16" in (plan.weight_dtype, plan.compute_dtype)
 
 
 def _host(needed: float) -> Interval:

@@ -91,6 +91,8 @@ class Plan:
     """Vision and audio towers are trained with the language model; beside adapters they never are."""
     images: bool = True
     """Samples bring images, where the model has a vision tower."""
+    composes_attention: bool = False
+    """sdpa has no fused kernel for bf16 on this device."""
     transformers_version: str | None = None
     quantizes_experts: bool = False
     """Fused experts are quantized too (Axolotl's ``quantize_moe_experts``)."""
@@ -246,6 +248,7 @@ def resolve(job: TrainingJob) -> Plan:
         packing=read.flag("packing", bool(tokens)),
         checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
+        composes_attention=_composes_attention(read, weight, compute),
         loss_kernel=_loss_kernel(read, profile, default),
         compile=read.flag("compile", False),
         fp8=read.flag("fp8_linear", False),
@@ -511,6 +514,16 @@ def _check_division(read: Reader, architecture: Architecture | None, ranks: _Ran
 def _checkpointing(read: Reader, profile: Profile, default: str) -> str:
     stated = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
     return {"true": "full", "unsloth": "full", "false": "none"}.get(stated, stated)
+
+
+def _composes_attention(read: Reader, weight: str, compute: str | None) -> bool:
+    """Whether every device the job may mean is older than Ampere while sdpa computes in bf16.
+
+    Flash attention needs compute capability 8.0, and below it the memory-efficient kernel takes fp16 and fp32 alone
+    (``less_than_sm80_mem_efficient_dtypes``, torch ``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``).
+    """
+    known = [a.compute_capability for a in read.job.hardware.candidates]
+    return (compute or weight) == "bf16" and bool(known) and all(c is not None and c < (8, 0) for c in known)
 
 
 def _loss_kernel(read: Reader, profile: Profile, default: str) -> str:
