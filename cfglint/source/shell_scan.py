@@ -72,6 +72,11 @@ _DECLARERS: Final = frozenset({"export", "declare", "typeset", "local", "readonl
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _COMMAND_OPTIONS: Final = frozenset({"--wrap", "--command", "--COMMAND"})
 """Options that hold a command: of sbatch, of xpk, gcloud and MaxText's multihost runners."""
+_SHELL_ENTRY_POINTS: Final = frozenset(
+    f"--entrypoint={folder}{shell}" for shell in _SHELLS for folder in ("", "/bin/", "/usr/bin/")
+)
+_SHELL_TEXT: Final = re.compile(r"-[a-z]*c")
+"""``-c`` and ``-lc`` of a shell, whose next word is a script."""
 _COMMAND_WORDS: Final = frozenset({"tmux", "ssh", "pdsh"})
 """Programs that run, or type elsewhere, what one of their words spells: ``tmux new -d "…"``, ``ssh host "…"``."""
 _LAUNCHER_LINE: Final = re.compile(
@@ -787,6 +792,11 @@ class Scanner(WordReader):
                         self.nested(*_characters(fields[j + 1]))
                         return
                     j += 1
+            if (name in _SHELLS and words[i - 1].text == "--entrypoint") or word.text in _SHELL_ENTRY_POINTS:
+                for j in range(i + 1, len(words) - 1):  # `docker run --entrypoint bash IMAGE -c "…"`
+                    if _SHELL_TEXT.fullmatch(words[j].text) and any(blank in words[j + 1].text for blank in " \t\n"):
+                        self.nested(*_characters(fields[j + 1]))
+                        return
         program = command.program
         lead = 1 if program == "eval" and len(words) > 1 else 0
         if not words[lead].known and self.alternative(words[lead].text, words[lead + 1 :]):

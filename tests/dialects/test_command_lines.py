@@ -213,3 +213,27 @@ def test_a_function_of_the_script_starts_what_it_is_given() -> None:
     found = readings_of(text)
     assert found["launch"].facts.value("gpus_per_node") == 4
     assert found["megatron"].facts.value("micro_batch_size") == 4
+
+
+def test_a_command_in_a_terminal_or_a_running_container() -> None:
+    server = "vllm serve org/m --max-model-len 4096"
+    for before in (
+        "screen -dmS vllm",
+        "tmux new-session -d -s sglang",
+        "docker exec -e A=b -it vllm",
+        "docker compose -f serve.yml exec -T vllm",
+        "pixi run",
+        "micromamba run -n env",
+        "flock /var/lock/gpu",
+    ):
+        found = readings_of(f"{before} {server}\n")
+        assert list(found) == ["vllm"], before
+        assert found["vllm"].facts.value("model_id") == "org/m", before
+    for nothing in ("tmux attach -t vllm", "screen -r axolotl", "docker exec -it vllm bash", "docker exec vllm"):
+        assert readings_of(f"{nothing}\n") == {}, nothing
+
+
+def test_a_shell_as_the_entry_point_of_an_image() -> None:
+    for entry in ("--entrypoint bash", "--entrypoint=/bin/sh"):
+        text = f"docker run --gpus all {entry} vllm/vllm-openai:v0.10.0 -lc 'cd /w && vllm serve org/m --dtype half'\n"
+        assert readings_of(text)["vllm"].facts.value("model_id") == "org/m", entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -46,6 +47,9 @@ WRAPPERS = frozenset(
         "poetry",
         "xargs",
         "setsid",
+        "flock",
+        "screen",
+        "tmux",
         "taskset",
         "ssh",
         "coverage",
@@ -133,20 +137,28 @@ def unwrap(words: list[Word]) -> list[Word]:
         return unwrap(submitted)
     if basename(words[0].text) in SHELLS and len(words) > 1 and not words[1].text.startswith(("-", "+")):
         return unwrap(words[1:])
-    if not _wraps(words[0]):
-        return words
-    run = _run_in_environment(words)
+    run = _run_in_environment(words) or _run_in_running(words)
     if run:
         return unwrap(run)
+    if not _wraps(words[0]):
+        return words
     script = basename(words[0].text).endswith(".sh")
+    terminal = basename(words[0].text) in TERMINALS
     for i, word in enumerate(words):
         name = basename(word.text)
+        if terminal and (TAKES_A_NAME.fullmatch(words[i - 1].text) or " " in word.text):
+            continue
         if word.text.startswith("-") or (i > 1 and script and _values_of_options(words[i - 1], name)):
             continue
         known = name in STARTERS or name in programs_of_dialects() or name.startswith(("python3.", "torchrun"))
         if known or (i and name.endswith(".py")):
             return words[i:]
     return words
+
+
+TERMINALS: Final = frozenset({"screen", "tmux"})
+TAKES_A_NAME: Final = re.compile(r"-[a-zA-Z]*[stncSLfT]")
+"""Options of ``screen`` and ``tmux`` whose word is a name, a folder or a file: ``-s vllm`` is a session, not a program."""
 
 
 def _values_of_options(before: Word, name: str) -> bool:
@@ -186,6 +198,37 @@ def _run_in_environment(words: list[Word]) -> list[Word]:
     if i >= len(words) or words[i].text.startswith("-"):
         return []
     return words[i:]
+
+
+EXEC_TAKES: Final = frozenset(
+    {"-e", "--env", "--env-file", "-u", "--user", "-w", "--workdir", "--detach-keys", "--index"}
+)
+"""Options of ``docker exec`` and ``docker compose exec`` that take a word; the others take none."""
+
+COMPOSE_TAKES: Final = frozenset(
+    {"-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--project-directory"}
+)
+"""Options of ``docker compose`` itself that take a word."""
+
+
+def _run_in_running(words: list[Word]) -> list[Word]:
+    """What ``docker exec [options] CONTAINER COMMAND`` starts; empty for every other command.
+
+    ``docker compose exec`` names a service in the container's place.
+    """
+    i = 1
+    if basename(words[0].text) not in CONTAINER_PROGRAMS:
+        return []
+    if len(words) > 1 and words[1].text in ("compose", "container"):
+        i = 2
+        while i < len(words) and words[i].text.startswith("-"):
+            i += 2 if words[i].text in COMPOSE_TAKES else 1
+    if i >= len(words) or words[i].text != "exec":
+        return []
+    i += 1
+    while i < len(words) and words[i].text.startswith("-"):
+        i += 2 if words[i].text in EXEC_TAKES else 1
+    return words[i + 1 :]
 
 
 def _wraps(word: Word) -> bool:
