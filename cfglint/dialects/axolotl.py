@@ -122,6 +122,10 @@ def _state_kernels(facts: FactReader) -> None:
         for index, name in enumerate(texts(plugins) or []):
             if name.endswith("CutCrossEntropyPlugin"):
                 facts.state("loss_kernel", "fused_linear", "plugins", index)
+    switches = {"lora_mlp_kernel": "mlp", "lora_qkv_kernel": "qkv", "lora_o_kernel": "o"}
+    given = [key for key in switches if boolean(facts.value(key)) is not None]
+    if given:  # one that is stated, true or false, leaves the others off
+        facts.state("lora_kernels", [switches[key] for key in given if facts.on(key)], given[0])
     value = facts.value("torch_compile")
     if value == "auto":
         facts.state("compile", UNKNOWN, "torch_compile")

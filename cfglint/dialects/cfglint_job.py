@@ -15,7 +15,7 @@ from cfglint.source.node import Document, Mapping, Node, Route, Sequence, at, pl
 
 RENAMED = {"model": "model_id", "expert_parallel": "enable_expert_parallel"}
 """Keys of the job file that bear another name than the fact they state."""
-LISTS = frozenset({"lora_targets", "lora_modules_to_save"})
+LISTS = frozenset({"lora_targets", "lora_modules_to_save", "lora_kernels"})
 STRUCTURE = frozenset({"cfglint", "name", "kind", "jobs"})
 VERSION: Final = 1
 """What ``cfglint:`` says: the form of the file."""

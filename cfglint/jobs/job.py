@@ -144,6 +144,7 @@ class TrainingJob(Job):
     lora_dropout = FactField[float]()
     lora_targets = FactField[list[str]]("module names, or ['all-linear']")
     lora_modules_to_save = FactField[list[str]]()
+    lora_kernels = FactField[list[str]]("what one kernel computes with its adapters: mlp, qkv, o (Axolotl)")
     weight_dtype = FactField[str]("dtype parameters are stored in: fp32, bf16, fp16, fp8")
     compute_dtype = FactField[str]("autocast or engine dtype: bf16, fp16, fp8, or null for none (value 'none')")
     master_weights = FactField[bool]("an fp32 copy beside 16-bit weights")

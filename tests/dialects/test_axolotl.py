@@ -177,3 +177,11 @@ def test_a_run_on_a_remote_service_gets_no_verdict() -> None:
     remote = run + "plugins: [axolotl.integrations.hatchery.HatcheryPlugin]\n"
     (job,) = lint_files({"a.yaml": remote}, gpu="A100-80GB", gpus=1).context.jobs.training
     assert estimate(job).memory.verdict == "unknown"
+
+
+def test_lora_kernels_are_stated_together(read: Read) -> None:
+    facts = read(BASE + "lora_qkv_kernel: true\nlora_mlp_kernel: false\n").facts
+    assert facts.value("lora_kernels") == ["qkv"]
+    # one switch that is stated keeps Axolotl from setting the others
+    assert read(BASE + "lora_o_kernel: false\n").facts.value("lora_kernels") == []
+    assert read(BASE).facts.fact("lora_kernels") is None

@@ -316,3 +316,23 @@ def test_nemo_under_fsdp2_runs_transformers_models() -> None:
     assert one is not None and one == other
     megatron = estimate("nemo", 8, method="full", weight_dtype="bf16").memory.allocated
     assert megatron is not None and megatron.expected != one.expected
+
+
+def test_axolotls_lora_kernels_by_release() -> None:
+    """Switched on by Axolotl itself since 0.10 where nothing stands against it; without a release only the low end says so."""
+    lora = {"method": "lora", "lora_rank": 16, "lora_targets": ["all-linear"], "gradient_checkpointing": "none"}
+
+    def bounds(**facts: Any) -> tuple[float, float]:
+        found = estimate("axolotl", gpus=1, **{**lora, **facts}).memory.allocated
+        assert found is not None
+        return found.low, found.expected
+
+    chain, kernels = bounds(lora_kernels=[]), bounds(lora_kernels=["mlp", "qkv", "o"])
+    assert kernels[1] < 0.8 * chain[1]
+    assert bounds(framework_version="0.16.1") == kernels
+    assert bounds(framework_version="0.12.0", lora_dropout=0.0) == kernels
+    # an unset dropout is not 0: axolotl before 0.16 then leaves them off
+    assert bounds(framework_version="0.12.0")[1] == chain[1]
+    assert bounds(framework_version="0.9.2", lora_dropout=0.0)[1] == chain[1]
+    assert bounds(framework_version="0.16.1", method="dpo+lora")[1] > bounds(framework_version="0.16.1")[1]
+    assert bounds() == (kernels[0], chain[1])

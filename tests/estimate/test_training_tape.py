@@ -182,3 +182,24 @@ def test_softmax_on_cuda_reads_fp16_and_holds_a_product_in_backward() -> None:
     assert _eager("bf16", cuda=True) == pytest.approx(16, abs=0.02)
     # fp16 scores get their gradient in fp16 at once
     assert _eager("fp16", cuda=True) == pytest.approx(14, abs=0.02)
+
+
+def test_lora_kernels_save_their_input_and_the_gates_alone() -> None:
+    tokens, hidden, width, rank = 1024, 64, 256, 4
+    slots = frozenset({"q", "k", "v", "o", "gate", "up", "down"})
+    shape = Shape(1, tokens, hidden, 1, 1, hidden, hidden, width)
+
+    def saved(*kernels: str) -> float:
+        numerics = Numerics(
+            "bf16", "bf16", "bf16", "bf16", False, False, "flash", False,
+            lora_slots=slots, lora_rank=rank, lora_kernels=frozenset(kernels),
+        )  # fmt: skip
+        return block_footprint(shape, Style(), numerics).saved
+
+    line = 2 * tokens  # bytes of one feature of all tokens
+    # PEFT's chain keeps a 16-bit copy of each adapter's input (they were fp32) and the product of its first factor; the
+    # activation's output beside them. A kernel keeps the input itself, which attention's output is already
+    chain, kernel = saved("qkv", "o"), saved("mlp", "qkv", "o")
+    assert chain - kernel == 2 * width * line + (2 - 1) * hidden * line + 3 * rank * line
+    assert saved() - saved("o") == hidden * line + rank * line
+    assert saved() - saved("qkv") == (3 - 1) * hidden * line + 3 * rank * line

@@ -24,6 +24,8 @@ from cfglint.records import dataclass
 RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention"})
 QUERYLESS: Final = frozenset({*RECURRENT, "conv"})
 """Mixers that project their input at once, and call no part of it query, key or value."""
+_KERNEL_SLOTS: Final = {"mlp": {"gate", "up", "down"}, "qkv": {"q", "k", "v"}, "o": {"o"}}
+"""Projections that must all have adapters for a kernel to be patched in (axolotl ``monkeypatch/lora_kernels.py``)."""
 RECURRENT_HEAD: Final = 64
 """Head size of a recurrent mixer where it stands in for attention; only its product with the heads matters."""
 
@@ -164,6 +166,14 @@ def activations_of(
             numerics,
             lora_slots=adapter_slots(architecture, plan),
             expert_adapters=expert_adapters(architecture, plan),
+        )
+        numerics = replace(
+            numerics,
+            lora_kernels=frozenset(
+                kernel
+                for kernel in plan.lora_kernels
+                if numerics.lora_slots >= _KERNEL_SLOTS[kernel] and not (kernel == "mlp" and style.fused_gate_up)
+            ),
         )
     attention_dropout, dropout = dropout_of(architecture)
     if attention_dropout or dropout:

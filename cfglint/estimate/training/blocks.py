@@ -17,6 +17,10 @@ MOST_LOOPED_EXPERTS = 8
 """Experts written one by one where they are looped over; more are put together in this many groups, for speed."""
 
 
+_LORA_KERNEL: Final = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o"}
+"""The kernel that computes a projection with its adapter, by slot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Numerics:
     """Dtypes and kernels that hold for every block of a run."""
@@ -59,6 +63,8 @@ class Numerics:
     lora_slots: frozenset[str] = frozenset()
     expert_adapters: frozenset[str] = frozenset()
     """Fused expert parameters that carry adapters: ``gate_up``, ``down``."""
+    lora_kernels: frozenset[str] = frozenset()
+    """``mlp``, ``qkv``, ``o``: one kernel computes projections and adapters (Axolotl)."""
     lora_rank: int = 0
     lora_dtype: str = "fp32"
     lora_dropout: float = 0.0
@@ -154,6 +160,8 @@ class BlockWriter:
         self.style = style
         self.numerics = numerics
         self.tape = Tape(numerics.autocast)
+        self._dropped: dict[int, Value] = {}
+        """Inputs after the dropout of kernels' adapters, by the storage of what they were made of."""
         self.n = shape.tokens
         """Tokens inside the sublayers."""
         self.t = shape.tokens / (shape.tensor_parallel if shape.sequence_parallel else 1)
@@ -237,6 +245,9 @@ class BlockWriter:
         """A linear layer, with its adapter where it has one; ``copies`` of it share the rows (experts)."""
         tape, numerics = self.tape, self.numerics
         rows = self.n if rows is None else rows
+        kernel = slot in numerics.lora_slots and _LORA_KERNEL.get(slot) in numerics.lora_kernels
+        if kernel and copies == 1 and not self.shape.kv_lora_rank:
+            return self._kernel_adapter(x, in_features, out_features, rows)
         weight = Weight(
             copies * in_features * out_features,
             numerics.weight_dtype,
@@ -262,6 +273,48 @@ class BlockWriter:
             scaled = self._dora(inner, scaled, in_features, out_features, rows)
         total = tape.add(result, scaled)
         return tape.to(total, result_dtype)
+
+    def _kernel_adapter(self, x: Value, in_features: float, out_features: float, rows: float) -> Value:
+        """A projection with its adapter in one kernel: saves the input and the factors in its dtype.
+
+        axolotl ``kernels/lora.py``, ``LoRA_QKV`` and ``LoRA_O``.
+        """
+        saved = (*self._adapter_inputs(x), self._factors(in_features + out_features))
+        temp = self._unpacked(in_features * out_features)
+        factors = Weight(self.numerics.lora_rank * (in_features + out_features), self.numerics.lora_dtype, True)
+        dtype = self.numerics.autocast or self.numerics.weight_dtype
+        return self.tape.op(
+            saved, rows * out_features, dtype, save=saved, forward_temp=temp, backward_temp=temp, weight=factors
+        )
+
+    def _adapter_inputs(self, x: Value) -> tuple[Value, ...]:
+        """The input, and the one that dropout made for all adapters that read it."""
+        if not self.numerics.lora_dropout:
+            return (x,)
+        if x.storage not in self._dropped:
+            mask = self.tape.op((), x.elements, "bool")
+            self._dropped[x.storage] = self.tape.op((x, mask), x.elements, x.dtype, save=(mask,))
+        return (x, self._dropped[x.storage])
+
+    def _factors(self, width: float) -> Value:
+        return self.tape.op((), self.numerics.lora_rank * width, self.numerics.autocast or self.numerics.weight_dtype)
+
+    def _unpacked(self, elements: float) -> float:
+        return elements * DTYPE_BYTES[self.numerics.weight_dtype] if self.numerics.packed else 0.0
+
+    def _kernel_mlp(self, x: Value, width: float) -> Value:
+        """The whole gated MLP in one kernel: saves its input, gate and up; backward writes over these two.
+
+        axolotl ``kernels/lora.py``, ``LoRA_MLP``; ``kernels/swiglu.py``.
+        """
+        tape, numerics, n, hidden = self.tape, self.numerics, self.n, self.shape.hidden
+        dtype = numerics.autocast or numerics.weight_dtype
+        gate, up = (tape.op((), n * width, dtype) for _ in range(2))
+        factors = 3 * (hidden + width)
+        saved = (*self._adapter_inputs(x), gate, up, self._factors(factors))
+        temp = n * width * DTYPE_BYTES[dtype] + self._unpacked(hidden * width)
+        weight = Weight(numerics.lora_rank * factors, numerics.lora_dtype, True)
+        return tape.op(saved, n * hidden, dtype, save=saved, forward_temp=temp, backward_temp=temp, weight=weight)
 
     def _dora(self, x: Value, scaled: Value, in_features: float, out_features: float, rows: float) -> Value:
         """DoRA's magnitude: the base product again, scaled per output (PEFT ``lora/dora.py``)."""
@@ -618,6 +671,8 @@ class BlockWriter:
 
     def mlp(self, x: Value, width: float) -> Value:
         tape, shape, style, n = self.tape, self.shape, self.style, self.n
+        if "mlp" in self.numerics.lora_kernels and style.gated and style.activation in ("silu", "gelu"):
+            return self._kernel_mlp(x, width)
         if not style.gated:
             up = self.project(x, "up", shape.hidden, width)
             return self.project(self.activate(up), "down", width, shape.hidden)

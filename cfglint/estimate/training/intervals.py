@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from cfglint.estimate.result import Interval
-from cfglint.estimate.training.plan import HELPED, RL_METHODS, Plan
+from cfglint.estimate.training.plan import HELPED, LORA_KERNELS, RL_METHODS, Plan
 
 FITTED_RESIDUALS: Final = {
     # fms-main, fms-liger, fitcheck-t4, cift-4080 on one GPU, and the oracle
@@ -67,6 +67,8 @@ def favourable(plan: Plan) -> Plan | None:
     loose = plan.loose
     if "micro_batch_size" in loose or plan.objective in RL_METHODS:
         changes["micro_batch"] = 1
+    if plan.may_use_lora_kernels:
+        changes["lora_kernels"] = LORA_KERNELS
     if "images" in loose:
         changes["images"] = False
     if plan.objective in HELPED:

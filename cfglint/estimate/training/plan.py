@@ -32,6 +32,8 @@ HELPED = ("ppo", "distill", "gkd")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
+LORA_KERNELS: Final = frozenset({"mlp", "qkv", "o"})
+
 _WORDS: Final = re.compile(r"[a-z]*\d*[a-z]*")
 _RELEASE: Final = re.compile(r"[=>~^ ]*(\d+)(?:\.(\d+))?")
 
@@ -52,6 +54,10 @@ class Plan:
     lora_all_linear: bool
     lora_names: tuple[str, ...]
     modules_to_save: tuple[str, ...]
+    lora_kernels: frozenset[str]
+    """What one kernel computes with its adapters: ``mlp``, ``qkv``, ``o`` (Axolotl)."""
+    may_use_lora_kernels: bool
+    """The framework may switch these kernels on by itself; which release runs is not known."""
     quantization: str | None
     upcast_unquantized: bool
     weight_dtype: str
@@ -216,6 +222,7 @@ def resolve(job: TrainingJob) -> Plan:
     weight = _weight_dtype(read, profile, method, compute, default)
     ranks = _ranks(read, profile)
     checkpointing = _checkpointing(read, profile, default)
+    lora_kernels = _lora_kernels(read, profile, method, adapter, ranks)
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
     _check_division(read, architecture, ranks)
@@ -234,6 +241,8 @@ def resolve(job: TrainingJob) -> Plan:
         lora_all_linear=adapter.all_linear,
         lora_names=adapter.names,
         modules_to_save=adapter.modules_to_save,
+        lora_kernels=frozenset() if lora_kernels is None else lora_kernels,
+        may_use_lora_kernels=lora_kernels is None,
         quantization=method.quantization,
         upcast_unquantized=_upcasts(read, method.quantization, profile, ranks.sharding),
         weight_dtype=weight,
@@ -419,6 +428,34 @@ def _adapter(read: Reader, profile: Profile, method: _Method, default: str) -> _
         all_linear=everything,
         modules_to_save=tuple(map(str, saved)) if isinstance(saved, (list, tuple)) else (),
     )
+
+
+def _lora_kernels(
+    read: Reader, profile: Profile, method: _Method, adapter: _Adapter, ranks: _Ranks
+) -> frozenset[str] | None:
+    """Axolotl's LoRA kernels: those stated, or all where it switches them on; None where that depends on its release.
+
+    axolotl ``check_auto_enable_lora_kernels`` (``utils/schemas/config.py``), since 0.10 (June 2025): not with ``rl``,
+    remote code, LoRA on 8 bit, FSDP1 or a kernel switch stated; before 0.16 (April 2026) only with ``lora_dropout: 0``,
+    and ``monkeypatch/lora_kernels.py`` patched nothing with a dropout.
+    """
+    if profile.name != "axolotl" or not method.adapter or method.dora:
+        return frozenset()
+    release = read.text("framework_version") or read.job.versions.get("axolotl")
+    takes_dropout = in_force(">=0.16", release) and (release is not None or not adapter.dropout)
+    stated = read.get("lora_kernels")
+    if isinstance(stated, (list, tuple)):
+        found = frozenset(map(str, stated)) & LORA_KERNELS
+        if not adapter.dropout or takes_dropout or not found:
+            return found
+        return None if release is None else frozenset()
+    fits = method.objective == "sft" and read.get("trust_remote_code") is not True and ranks.sharding != "fsdp1"
+    if not fits or (method.quantization == "int8" and read.text("method") == "lora"):
+        return frozenset()
+    if release is None:
+        return None
+    stated_zero = read.get("lora_dropout") == 0
+    return LORA_KERNELS if in_force(">=0.16" if not stated_zero else ">=0.10", release) else frozenset()
 
 
 def _compute_dtype(read: Reader, profile: Profile, method: _Method, default: str) -> str | None:
