@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint.dialects.base import Launch
-from cfglint.dialects.carriers.command import basename
+from cfglint.dialects.carriers.command import SHELLS, basename
 from cfglint.jobs.facts import FileOrigin
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
@@ -44,6 +44,10 @@ class RepeatedEntrypoint(Rule):
     catalogue = ("img-double-entrypoint",)
     good = (
         example(
+            "serve.sh",
+            "docker run --gpus all --entrypoint bash vllm/vllm-openai:v0.18.1 -c 'vllm serve org/model'",
+        ),
+        example(
             "serve.sh", "docker run --gpus all vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct --max-model-len 8192"
         ),
         example(
@@ -74,6 +78,11 @@ class RepeatedEntrypoint(Rule):
         ),
         example(
             "serve.sh", "docker run --gpus all vllm/vllm-openai:v0.18.1 vllm serve Qwen/Qwen2.5-7B-Instruct", count=1
+        ),
+        example(
+            "serve.sh",
+            "docker run --gpus all vllm/vllm-openai:v0.18.1 bash -c 'pip install librosa && vllm serve org/model'",
+            count=1,
         ),
         example(
             "pod.yaml",
@@ -107,7 +116,9 @@ class RepeatedEntrypoint(Rule):
         yield self.finding(
             f"the image's entrypoint is the server already: {shown!r} is appended to it",
             FileOrigin(launch.document, ("command",), words[0].span, words[0].span),
-            help=f"leave {' '.join(w.text for w in extra)!r} out, or replace the entrypoint",
+            help=f"--entrypoint {words[0].text}, in front of the image"
+            if basename(words[0].text) in SHELLS
+            else f"leave {' '.join(w.text for w in extra)!r} out, or replace the entrypoint",
             job=job,
         )
 

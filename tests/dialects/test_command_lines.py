@@ -237,3 +237,20 @@ def test_a_shell_as_the_entry_point_of_an_image() -> None:
     for entry in ("--entrypoint bash", "--entrypoint=/bin/sh"):
         text = f"docker run --gpus all {entry} vllm/vllm-openai:v0.10.0 -lc 'cd /w && vllm serve org/m --dtype half'\n"
         assert readings_of(text)["vllm"].facts.value("model_id") == "org/m", entry
+
+
+def test_the_script_of_a_shell_in_a_container_has_its_image_and_devices() -> None:
+    run = "docker run --gpus '\"device=0,1\"' -m 8g -e VLLM_USE_V1=0"
+    server = "vllm serve org/m --dtype half"
+    for command in (
+        f"{run} --entrypoint bash vllm/vllm-openai:v0.10.0 -c 'pip install librosa && {server}'\n",
+        f"{run} vllm/vllm-openai:v0.10.0 bash -lc 'cd /w && {server}'\n",
+    ):
+        reading = readings_of(command)["vllm"]
+        facts = [reading.facts.value(k) for k in ("framework_version", "gpus_per_node", "host_memory_bytes")]
+        assert facts == ["0.10.0", 2, 8 * 2**30], command
+        assert reading.context["environment"]["VLLM_USE_V1"].text == "0"
+    for other in ("pip install -U vllm", "cd /w && pip3 install -e ."):
+        reading = readings_of(f"{run} vllm/vllm-openai:v0.10.0 bash -c '{other} && {server}'\n")["vllm"]
+        assert not reading.facts.stated("framework_version"), other
+    assert readings_of(f"{run} vllm/vllm-openai:v0.10.0 bash -c './setup --model a --dtype half'\n") == {}

@@ -395,11 +395,7 @@ def expanded(launch: Launch) -> Iterator[Launch]:
         launch.words = words
         yield launch
         return
-    environment = dict(launch.environment)
-    for option in [*run.options.get("e", ()), *run.options.get("env", ())]:
-        name, equals, _ = option.text.partition("=")
-        if equals:
-            environment[name] = Word(option.text[len(name) + 1 :], option.raw, option.span, option.known, option.quoted)
+    environment = {**launch.environment, **_container_environment(run)}
     entrypoint = run.options.get("entrypoint", [None])[-1]
     inner = [entrypoint] if isinstance(entrypoint, Word) else []
     context = {**launch.context, "docker": run}
@@ -417,6 +413,41 @@ def expanded(launch: Launch) -> Iterator[Launch]:
         nodes=launch.nodes,
         host_memory=_docker_memory(launch, run) or launch.host_memory,
     )
+
+
+def shell_in(run: ContainerRun) -> Word | None:
+    """The script that a shell runs in the container: ``IMAGE bash -c "…"``, ``--entrypoint bash IMAGE -c "…"``."""
+    entry = run.options.get("entrypoint", [])[-1:]
+    words = [*entry, *run.arguments]
+    if len(words) < 3 or basename(words[0].text) not in SHELLS:
+        return None
+    options = [w.text for w in words[1:-1]]
+    whole = all(o.startswith("-") for o in options) and re.fullmatch(r"-[a-z]*c", options[-1])
+    return words[-1] if whole else None
+
+
+def put_in_container(launch: Launch, run: ContainerRun) -> None:
+    """A command of a script that ``docker run`` hands to a shell has that container's image, environment and devices.
+
+    Only for programs that are known by name: others would pass for arguments of the image's own server.
+    """
+    name = launch.words[0].text if launch.words else ""
+    if name not in STARTERS and name not in programs_of_dialects():
+        return
+    launch.image = run.image
+    launch.environment = {**_container_environment(run), **launch.environment}
+    launch.context = {**launch.context, "docker": run}
+    launch.gpus = _docker_gpus(run) or launch.gpus
+    launch.host_memory = _docker_memory(launch, run) or launch.host_memory
+
+
+def _container_environment(run: ContainerRun) -> dict[str, Word]:
+    environment: dict[str, Word] = {}
+    for option in [*run.options.get("e", ()), *run.options.get("env", ())]:
+        name, equals, _ = option.text.partition("=")
+        if equals:
+            environment[name] = Word(option.text[len(name) + 1 :], option.raw, option.span, option.known, option.quoted)
+    return environment
 
 
 def _docker_memory(launch: Launch, run: ContainerRun) -> tuple[int, FileOrigin] | None:

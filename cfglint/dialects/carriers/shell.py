@@ -6,10 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint.dialects.base import Launch
-from cfglint.dialects.carriers.command import STARTERS, basename, expanded
+from cfglint.dialects.carriers.command import (
+    CONTAINER_PROGRAMS,
+    STARTERS,
+    ContainerRun,
+    basename,
+    container_run,
+    expanded,
+    put_in_container,
+    shell_in,
+    unwrap,
+)
 from cfglint.jobs.facts import LARGEST, FileOrigin
 from cfglint.jobs.versions import parse_requirements
-from cfglint.source.node import Document
+from cfglint.source.node import Document, Span
 from cfglint.source.shell import Command, Word, commands_of
 from cfglint.source.whole_number import whole_number
 
@@ -29,6 +39,7 @@ def launches(document: Document) -> Iterator[Launch]:
     if carrier == "shell":
         yield from _argument_lists(document)
     releases = installed(script.commands) if carrier != "dockerfile" else _built_in(document.file.text)
+    containers = _shells_in_containers(script.commands) if carrier != "dockerfile" else []
     for command in (*script.commands, *((script.image_command,) if script.image_command else ())):
         if not command.words and command.image is None:
             continue
@@ -57,9 +68,31 @@ def launches(document: Document) -> Iterator[Launch]:
                 },
             )
         ):
+            if "docker" not in launch.context and containers and launch.words:
+                place = launch.words[0].span.start
+                for script_word, run in containers:
+                    if script_word.start <= place < script_word.end:
+                        put_in_container(launch, run)
             if "docker" in launch.context:
                 launch.context.pop("versions", None)  # the image has its own
             yield launch
+
+
+def _shells_in_containers(commands: Sequence[Command]) -> list[tuple[Span, ContainerRun]]:
+    """The scripts that ``docker run … bash -c "…"`` hands to a shell: where each stands, and its container."""
+    found = []
+    for command in commands:
+        if not any(basename(word.text) in CONTAINER_PROGRAMS for word in command.words):
+            continue
+        run = container_run(unwrap(list(command.words)))
+        word = shell_in(run) if run is not None else None
+        if run is not None and word is not None and not _INSTALLS_ENGINE.search(word.text):
+            found.append((word.span, run))
+    return found
+
+
+_INSTALLS_ENGINE = re.compile(r"\bpip3?\s+install\b[^;&|\n]*(?:vllm|sglang|lmdeploy|git\+|\s-e\b|\s\.(?:\s|$|/))")
+"""The image's release is not what runs then."""
 
 
 def installed(commands: Sequence[Command]) -> dict[str, tuple[str, int]]:
