@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cfglint.records import dataclass
 from cfglint.settings import Settings, SettingsResolver, matcher
 from cfglint.source.text import SIZE_LIMIT
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
-
-from cfglint.records import dataclass
 
 GIB: Final = 2**30
 """Bytes of a GiB, the unit of every memory figure of cfglint and of ``nvidia-smi``'s MiB."""

@@ -5,10 +5,9 @@ Sources are named once in :data:`SOURCES` and referred to by key.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
-
-from cfglint.records import dataclass
 
 SOURCES: Final = {
     "ieee754": "IEEE 754-2019, table 3.5",

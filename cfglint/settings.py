@@ -12,14 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.jobs.facts import SettingOrigin
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

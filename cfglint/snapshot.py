@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from cfglint.discovery import is_candidate
 from cfglint.jobs.versions import LOCK_FILES, PROJECT_FILES
-from cfglint.records import dataclass
 from cfglint.settings import DEFAULT_EXCLUDE
 from cfglint.source.text import SIZE_LIMIT
 

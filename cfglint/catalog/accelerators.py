@@ -6,12 +6,11 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cfglint.catalog import data
 from cfglint.formulas import GIB
-from cfglint.records import dataclass
 
 # Share of the label that torch reports as total memory, where no measurement is at hand. Each constant is fitted to the
 # measured cards of its class in data/accelerators.json; usable_measured is False for what is computed with them.

@@ -7,11 +7,9 @@ FSDP wrap units, activations and KV cache all read the same tensors and layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
-
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.families.config import Config

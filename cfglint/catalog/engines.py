@@ -10,10 +10,10 @@ import functools
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cfglint.catalog import data
-from cfglint.records import dataclass
 
 Engine = Literal["vllm", "sglang"]
 

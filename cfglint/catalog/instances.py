@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog import data
 from cfglint.catalog.accelerators import Accelerator, find_accelerators
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog import data
 from cfglint.catalog.accelerators import Accelerator, find_accelerators, parse_gpu
 from cfglint.catalog.instances import find_instance, instances
-from cfglint.records import dataclass
 
 INSTANCE_TYPE_KEYS = frozenset(
     {

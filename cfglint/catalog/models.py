@@ -9,12 +9,11 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cfglint.catalog import data
 from cfglint.catalog.architecture import Architecture, UnknownArchitecture, architecture_from_config
-from cfglint.records import dataclass
 
 SHARE_UNEXPLAINED = 0.03
 """A computed count may differ by this share from the published one (multi-token-prediction heads, buffers in the file) for

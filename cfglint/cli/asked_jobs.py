@@ -6,13 +6,12 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cfglint.cli.arguments import hardware_options, settings_resolver
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.jobs.facts import FactSet

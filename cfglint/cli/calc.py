@@ -11,11 +11,11 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cfglint import formulas
 from cfglint.formulas import GB, GIB, describe, format_number
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.architecture import Architecture

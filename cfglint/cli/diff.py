@@ -8,12 +8,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cfglint.cli.arguments import add_hardware, add_settings, hardware_options, selectors
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.lint.comparison import Comparison

@@ -8,11 +8,10 @@ only when a file of that dialect is checked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cfglint.jobs.facts import Reading
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Mapping
 from cfglint.source.shell import Command, Word
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from cfglint.records import dataclass
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Sequence, Span, Value
 from cfglint.source.shell import Word
 

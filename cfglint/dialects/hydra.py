@@ -13,12 +13,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from cfglint.dialects.composition import Owners, over, owned
 from cfglint.jobs.facts import Reading
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Sequence
 from cfglint.source.shell import Word
 

@@ -6,13 +6,12 @@ import os
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.jobs.facts import Reading
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Mapping, SourceFile
 
 MOST_KEYS = 5_000

@@ -13,12 +13,11 @@ import json
 import re
 from collections import ChainMap, abc
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from cfglint.records import dataclass
 from cfglint.source.node import Entry, Mapping, Node, Route, Sequence
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,6 @@ from cfglint.editor.positions import BYTE_ORDER_MARK, Positions
 from cfglint.editor.project import Analysis
 from cfglint.lint.finding import Finding, Place
 from cfglint.lint.links import is_address
-from cfglint.records import dataclass
 from cfglint.source.node import SourceFile, Span
 
 SOURCE: Final = "cfglint"

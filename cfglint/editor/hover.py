@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lsprotocol.types import Hover, MarkupContent, MarkupKind
@@ -17,7 +18,6 @@ from cfglint.estimate.result import GIB, Estimate, Interval
 from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, DerivedOrigin, Fact, FileOrigin, Origin, Reading
 from cfglint.jobs.job import Job
 from cfglint.lint.context import Context
-from cfglint.records import dataclass
 from cfglint.source.node import Entry, Mapping, Node, Route, Scalar, Sequence, SourceFile, Span
 
 MEMORY_FACTS: Final = frozenset({

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,6 @@ from cfglint.discovery import discover, excluded, is_candidate
 from cfglint.lint.engine import RunResult, run, understand
 from cfglint.lint.finding import Finding
 from cfglint.lint.registry import PluginError
-from cfglint.records import dataclass
 from cfglint.settings import Settings, SettingsError, SettingsResolver
 from cfglint.source import parse_text, read_file
 from cfglint.source.node import SourceFile

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from lsprotocol import types
@@ -26,7 +27,6 @@ from cfglint.editor.actions import code_actions
 from cfglint.editor.diagnostics import View, diagnostics
 from cfglint.editor.hover import hover
 from cfglint.editor.project import Analysis, Project, Root, root_of
-from cfglint.records import dataclass
 
 T = TypeVar("T")
 

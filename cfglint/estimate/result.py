@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from cfglint.formulas import GIB as GIB
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

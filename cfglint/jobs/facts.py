@@ -7,10 +7,9 @@ precedence: that is what the consistency rules look at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Entry, Mapping, Node, Position, Route, Scalar, Span, at
 
 T = TypeVar("T")

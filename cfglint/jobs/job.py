@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.accelerators import Accelerator
@@ -171,7 +170,9 @@ class TrainingJob(Job):
     offload_parameters = FactField[str]("none, cpu, nvme")
     reduces_each_micro_step = FactField[bool]("gradients are reduced in every micro-step of an accumulation")
     sequence_parallel = FactField[bool]()
-    rollout_gpu_memory_utilization = FactField[float]("share of each device that an RL run's engine takes on the same GPUs")
+    rollout_gpu_memory_utilization = FactField[float](
+        "share of each device that an RL run's engine takes on the same GPUs"
+    )
     rollout_sleeps = FactField[bool]("the engine frees the device while the policy is updated")
     trainer_sleeps = FactField[bool]("the trainer waits on the host while the engine generates")
     dataset_tokens = FactField[int]()

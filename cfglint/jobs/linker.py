@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from cfglint.jobs.job import Job, Jobs, ServingJob, TrainingJob
 from cfglint.jobs.pragma import Pragmas, read_pragmas
 from cfglint.jobs.precision import settle_precision
 from cfglint.jobs.versions import is_version, versions_beside
-from cfglint.records import dataclass
 from cfglint.source.node import Document
 
 PART_ROLES = frozenset({"deepspeed", "accelerate", "fsdp", "adapter"})

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from cfglint.catalog.architecture import TEXT_KEYS, Architecture, UnknownArchitecture, architecture_from_config
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.catalog.models import Model

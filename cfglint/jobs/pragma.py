@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from cfglint.jobs.facts import FileOrigin
-from cfglint.records import dataclass
 from cfglint.source.node import Comment, Document, Problem, SourceFile, Span
 
 T = TypeVar("T")

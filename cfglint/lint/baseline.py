@@ -10,12 +10,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from cfglint.lint.finding import Finding
-from cfglint.records import dataclass
 
 VERSION: Final = 1
 SIZE_LIMIT: Final = 64 * 2**20

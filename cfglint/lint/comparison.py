@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -18,7 +18,6 @@ from cfglint.jobs.job import Job
 from cfglint.lint.context import Context
 from cfglint.lint.engine import RunResult
 from cfglint.lint.finding import SEVERITY_ORDER, Finding, route_text
-from cfglint.records import dataclass
 from cfglint.source.node import Route
 
 ALIKE: Final = 0.5

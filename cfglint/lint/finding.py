@@ -6,11 +6,10 @@ Severity is what happens, confidence is how sure we are, persona is who wants to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cfglint.jobs.facts import Fact, FileOrigin, Origin, Reading
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Position, Route, Span
 
 Severity = Literal["error", "warning", "info"]

@@ -13,12 +13,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cfglint.jobs.facts import Reading
 from cfglint.lint.finding import Change, Edit, Finding, Fix
-from cfglint.records import dataclass
 from cfglint.source.node import Document, Entry, Format, Node, Route, Scalar, SourceFile, Span, at, plain
 from cfglint.source.node import Mapping as Table
 from cfglint.source.node import Sequence as List

@@ -8,7 +8,7 @@ None, and then there is nothing to say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,7 +16,6 @@ from cfglint.jobs.facts import Fact, Reading
 from cfglint.jobs.job import Job, ServingJob, TrainingJob
 from cfglint.lint.finding import Confidence, Finding, Fix, Persona, Severity, Where, place
 from cfglint.lint.links import rule_page
-from cfglint.records import dataclass
 from cfglint.source.node import SourceFile
 
 if TYPE_CHECKING:

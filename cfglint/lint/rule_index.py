@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cfglint.lint.finding import Persona
 from cfglint.lint.rule import Rule
-from cfglint.records import dataclass
 
 INDEX_FILE: Final = "index.json"
 VERSION: Final = 1

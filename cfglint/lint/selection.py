@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cfglint.jobs.facts import beyond_counting
 from cfglint.lint.finding import Finding, Persona, Severity
-from cfglint.records import dataclass
 from cfglint.settings import Settings, SettingsError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,6 @@ from cfglint.jobs.pragma import Directive, directive, is_silencing, read_pragmas
 from cfglint.lint.engine_rules import UnreadableComment, UnusedIgnore
 from cfglint.lint.finding import Edit, Finding, Fix, Place
 from cfglint.lint.selection import Selectable, selected, suggestion, unknown_selectors
-from cfglint.records import dataclass
 from cfglint.settings import IgnoredPlace, Settings
 from cfglint.source.node import Document, Route, SourceFile, Span, at
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cfglint.estimate.result import GIB, Estimate, Interval
@@ -13,7 +14,6 @@ from cfglint.jobs.facts import UNKNOWN
 from cfglint.jobs.job import Job
 from cfglint.lint.comparison import Comparison, FactChange, FindingChanges, JobChange
 from cfglint.lint.finding import SEVERITY_ORDER, Finding
-from cfglint.records import dataclass
 from cfglint.report.estimates import VERDICT_STYLE, JobEstimate, job_as_json
 from cfglint.report.json import finding_as_json
 from cfglint.report.summary import plural

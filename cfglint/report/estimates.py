@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cfglint.estimate.result import GIB, Component, Estimate, Interval, MemoryEstimate
 from cfglint.jobs.job import Job
-from cfglint.records import dataclass
 from cfglint.report.terminal import Paint, harmless
 
 BAR_WIDTH: Final = 60

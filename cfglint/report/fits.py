@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cfglint.estimate.fit.result import FITTING, Change, Fit, Largest, OnAccelerator, Setting, settings_words
 from cfglint.estimate.result import GIB, Interval
 from cfglint.jobs.job import Job
-from cfglint.records import dataclass
 from cfglint.report.estimates import VERDICT_STYLE, hardware_words, missing_words, model_words, row
 from cfglint.report.terminal import Paint, harmless
 

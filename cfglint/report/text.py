@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cfglint.lint.finding import Finding, Place
-from cfglint.records import dataclass
 from cfglint.report import Options, summary
 from cfglint.report.terminal import Paint, columns, harmless
 from cfglint.source.node import SourceFile

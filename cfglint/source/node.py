@@ -10,10 +10,8 @@ import datetime
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Union
-
-from cfglint.records import dataclass
 
 if TYPE_CHECKING:
     from cfglint.source.shell import Script

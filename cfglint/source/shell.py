@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from cfglint.records import dataclass
 from cfglint.source.node import Document, SourceFile, Span
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from cfglint.records import dataclass
 from cfglint.source.node import Comment, Problem, SourceFile, Span
 from cfglint.source.problems import ARGUMENTS_LOST, OPEN_QUOTE
 from cfglint.source.shell import Command, Script, Word

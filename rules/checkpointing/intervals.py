@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
 from cfglint.jobs.facts import DefaultOrigin, Fact
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 from ..trainer import argument, argument_number, trainer_readings, word
 

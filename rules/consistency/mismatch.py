@@ -7,6 +7,7 @@ transformers goes through this list when a trainer with DeepSpeed starts (integr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.jobs.facts import DefaultOrigin, Fact
@@ -14,7 +15,6 @@ from cfglint.jobs.job import TrainingJob
 from cfglint.lint.finding import Finding, Fix, Severity, Where
 from cfglint.lint.fixes import replace_value
 from cfglint.lint.rule import Rule
-from cfglint.records import dataclass
 from cfglint.source.node import Mapping
 
 from ..trainer import COMMANDS, Settings, deepspeed_settings, shown, trainer_readings

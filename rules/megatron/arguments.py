@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.dialects.values import boolean, integer, number
 from cfglint.jobs.facts import FileOrigin, Reading
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 OTHER_TRAINERS = ("hf_checkpoint", "advantage_estimator", "actor_num_gpus_per_node", "megatron_to_hf_mode", "deepspeed")
 """Arguments of programs that take Megatron's arguments and check them by rules of their own (slime, Megatron-DeepSpeed)."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.dialects.values import integer, number, scalar
 from cfglint.jobs.facts import FileOrigin, Reading
-from cfglint.records import dataclass
 from cfglint.source.node import Mapping, Node, Route
 
 NESTED = ("text_config", "llm_config", "language_config")

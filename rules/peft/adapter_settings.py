@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Rule, example
-from cfglint.records import dataclass
 from cfglint.source.node import Scalar
 
 from .adapter_facts import given, on

@@ -7,10 +7,10 @@ not prove that fp16 training is safe: Qwen3-MoE stays near 350 going forward and
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 CHECKED: Final = "2026-11-30"
 """Day the rows were taken from their sources."""

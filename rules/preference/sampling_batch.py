@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.dialects.schema import is_unknown
 from cfglint.dialects.values import boolean, integer
 from cfglint.jobs.facts import UNKNOWN, Fact, FileOrigin, Reading
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 from cfglint.source.node import Route, Scalar
 
 NUM_GENERATIONS = 8

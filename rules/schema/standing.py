@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from cfglint.dialects.schema import KeyInfo, Schema, UnknownKey, load_schema
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_at_least, always_below, exact
 from cfglint.lint.context import Context
-from cfglint.records import dataclass
 from cfglint.source.node import Mapping, Node, Route, Sequence
 
 TABLES: Final = (

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cfglint.catalog.architecture import TEXT_KEYS, Architecture
 from cfglint.jobs.job import ServingJob
-from cfglint.records import dataclass
 
 from .server import served
 

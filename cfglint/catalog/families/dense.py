@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
@@ -25,7 +25,6 @@ from cfglint.catalog.families.parts import (
     typed,
     vector,
 )
-from cfglint.records import dataclass
 
 
 def stated_window(window: Any) -> int:

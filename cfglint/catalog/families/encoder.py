@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cfglint.catalog.architecture import Tensor
@@ -23,7 +23,6 @@ from cfglint.catalog.families.parts import (
     norm,
     vector,
 )
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cfglint.catalog.architecture import FeedForward, StateSpace, Tensor, UnknownArchitecture
@@ -24,7 +24,6 @@ from cfglint.catalog.families.parts import (
     norm,
     vector,
 )
-from cfglint.records import dataclass
 
 # A convolution over k tokens keeps the k - 1 before the present one, as vLLM's cache does.
 

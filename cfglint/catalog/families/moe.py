@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import ImpossibleArchitecture, Mla, Moe, Tensor, UnknownArchitecture
@@ -24,7 +24,6 @@ from cfglint.catalog.families.parts import (
     typed,
     vector,
 )
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True)

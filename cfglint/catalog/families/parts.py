@@ -7,7 +7,7 @@ meta device by ``benchmarks/check_architectures.py``). Remote-code families foll
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from cfglint.catalog.architecture import (
@@ -22,7 +22,6 @@ from cfglint.catalog.architecture import (
     UnknownArchitecture,
 )
 from cfglint.catalog.families.config import Config, Flag, divide, whole
-from cfglint.records import dataclass
 
 Stack = Literal["decoder", "encoder", "vision", "audio", ""]
 

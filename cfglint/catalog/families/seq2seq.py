@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.catalog.architecture import Layer, Tensor
@@ -22,7 +23,6 @@ from cfglint.catalog.families.parts import (
     read_heads,
     vector,
 )
-from cfglint.records import dataclass
 
 
 def stack_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Role, Tensor, UnknownArchitecture
@@ -19,7 +19,6 @@ from cfglint.catalog.families.parts import (
     norm,
     vector,
 )
-from cfglint.records import dataclass
 
 
 def side(c: Config, key: str) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from cfglint.dialects.base import Launch
 from cfglint.jobs.facts import FileOrigin
-from cfglint.records import dataclass
 from cfglint.source.shell import Word
 from cfglint.source.whole_number import whole_number
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ from cfglint.estimate.fit.what_if import WhatIf, need, on_hardware
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.training.plan import Plan
 from cfglint.jobs.job import Hardware, TrainingJob
-from cfglint.records import dataclass
 
 COMMON_ACCELERATORS: Final = (
     "T4", "L4", "RTX-4090", "A10G", "L40S", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200-SXM", "B200-SXM", "MI300X",

@@ -6,7 +6,7 @@ Ranks order changes by what they cost in time; costs in words come from the sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cfglint.estimate.fit.settings import accumulation_follows, states_facts
@@ -15,7 +15,6 @@ from cfglint.estimate.training.rollout import rollout_of
 from cfglint.estimate.training.states import optimizer_kind
 from cfglint.jobs.defaults import in_force
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 LIGER_MODELS: Final = frozenset({
     "llama", "llama4", "llama4_text", "mllama", "mistral", "ministral", "mixtral", "gemma", "gemma2", "gemma3",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cfglint.estimate.result import Estimate, Interval
-from cfglint.records import dataclass
 
 FITTING: Final = ("fits", "tight")
 """Verdicts of a job that runs as expected; ``fits`` alone holds with the high end of the estimate too."""

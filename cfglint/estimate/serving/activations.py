@@ -7,7 +7,7 @@ by its size, so the terms are the buffers themselves and not a fit, but for one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cfglint.catalog.architecture import Architecture, Layer
@@ -16,7 +16,6 @@ from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import vision_data
 from cfglint.formulas import GIB
-from cfglint.records import dataclass
 
 MIB = 2**20
 V1_RESIDUALS = 4

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from cfglint.catalog.architecture import Architecture, Layer
-from cfglint.records import dataclass
 
 FP8_DS_MLA_BYTES = 656
 """``fp8_ds_mla``: 512 of FP8, 4 fp32 scales, 64 of bf16 rope, per token and layer (vLLM FlashMLA sparse backend)."""

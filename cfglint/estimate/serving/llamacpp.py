@@ -5,6 +5,8 @@ Layers, not heads, are split over devices.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture, Layer
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
@@ -16,7 +18,6 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.verdicts import memory_verdict
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights
-from cfglint.records import dataclass
 
 SCORE_BYTES = 4
 STATE_BYTES = 4

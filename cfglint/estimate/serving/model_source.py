@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.catalog.architecture import Architecture
 from cfglint.jobs.job import ModelFacts, ServingJob
 from cfglint.jobs.named_models import is_bare, is_mirror, published_as, stated_name, without_format
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True)

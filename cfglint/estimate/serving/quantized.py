@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor
 from cfglint.estimate.serving.versions import quantization_data
-from cfglint.records import dataclass
 
 SCALE_BITS = 16
 """GPTQ, AWQ and compressed-tensors keep group scales in the model's 16-bit type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.catalog.architecture import Architecture, Layer
@@ -29,7 +29,6 @@ from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.verdicts import memory_verdict, worst
 from cfglint.estimate.serving.weights import RankWeights, rank_weights
 from cfglint.formulas import GIB
-from cfglint.records import dataclass
 
 MIB = 2**20
 CONTEXT = 0.5 * GIB

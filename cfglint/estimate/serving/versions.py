@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from cfglint.records import dataclass
 
 Release = tuple[int, ...]
 

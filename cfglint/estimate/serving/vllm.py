@@ -4,7 +4,7 @@ non-torch memory, CUDA graphs, and the KV cache that is left."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.accelerators import GDDR_ECC, Accelerator
@@ -42,7 +42,6 @@ from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, wor
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
 from cfglint.formulas import GIB
-from cfglint.records import dataclass
 from cfglint.source.whole_number import whole_number
 
 DEFAULT_BLOCK = 16

@@ -8,13 +8,12 @@ norms, routers and the down-projections of MLA stand on every rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import rotary_data
-from cfglint.records import dataclass
 
 VOCABULARY_PADDING = 64
 """``DEFAULT_VOCAB_PADDING_SIZE`` of vLLM's vocab_parallel_embedding.py."""

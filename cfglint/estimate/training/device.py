@@ -7,12 +7,12 @@ row states allocated memory beside reserved or process memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import GIB, Interval
 from cfglint.estimate.training.plan import Plan
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
@@ -19,7 +21,6 @@ from cfglint.estimate.training.states import States, state_bytes, trainable_dtyp
 from cfglint.estimate.training.tape import DTYPE_BYTES
 from cfglint.estimate.verdict import decide
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

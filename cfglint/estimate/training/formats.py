@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.estimate.training.plan import Plan
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2
 
 from cfglint.estimate.training.blocks import BlockWriter, Numerics, Shape
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Value, Weight
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ torch 2.x ``torch/optim``, bitsandbytes ``optim/optimizer.py``, torchao ``optim`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.estimate.training.plan import Plan
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.training.families import converted_targets, fused_expert_targets, slots_of
 from cfglint.estimate.training.plan import Plan
-from cfglint.records import dataclass
 
 
 @dataclass

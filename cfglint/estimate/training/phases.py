@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cfglint.estimate.training.activations import Activations
 from cfglint.estimate.training.sharding import Windows
 from cfglint.estimate.training.states import States
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

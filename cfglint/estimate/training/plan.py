@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cfglint.catalog.architecture import Architecture
@@ -15,7 +15,6 @@ from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.jobs.defaults import in_force
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 RL_METHODS = ("grpo", "ppo", "rloo")
 ADAPTERS = ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa")
@@ -206,7 +205,9 @@ def resolve(job: TrainingJob) -> Plan:
     read = Reader(job)
     framework = read.text("framework")
     if framework is not None and framework.lower() == "nemo" and read.count("fsdp_version", None) == 2:
-        framework = "nemo-automodel"  # Megatron Core shards by its optimizer; NeMo runs FSDP2 on transformers' models alone
+        framework = (
+            "nemo-automodel"  # Megatron Core shards by its optimizer; NeMo runs FSDP2 on transformers' models alone
+        )
     profile, known = profile_of(framework)
     if framework is not None and not known:
         read.assumptions.append(f"framework {framework} is not known: computed as a plain Hugging Face loop")

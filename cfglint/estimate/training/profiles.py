@@ -7,10 +7,8 @@ Megatron-LM core 0.1x, DeepSpeed 0.17, Unsloth, Liger-Kernel, and others: the mo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
-
-from cfglint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ engine sleeps while the policy is updated, and the trainer may wait on the host 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import Interval
 from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob
-from cfglint.records import dataclass
 
 LEAST_OF_SHARE: Final = 0.9
 """Part of its share that an engine takes at least: the activations that its start-up profiled may not recur."""

@@ -12,6 +12,7 @@ checkpointing leaves on them, until backward ends.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -20,7 +21,6 @@ from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import SUB_GROUP, States, expert_padding, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
-from cfglint.records import dataclass
 
 DEEPSPEED_BUCKET: Final = 5e8
 """``reduce_bucket_size`` and ``allgather_bucket_size``, elements (deepspeed ``runtime/zero/config.py``)."""

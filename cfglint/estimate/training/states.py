@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
@@ -12,7 +12,6 @@ from cfglint.estimate.training.optimizers import OptimizerKind, optimizer_kind
 from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.tape import DTYPE_BYTES
-from cfglint.records import dataclass
 
 SUB_GROUP: Final = 1e9
 """``sub_group_size`` of ZeRO-3, elements (deepspeed ``runtime/zero/config.py``)."""

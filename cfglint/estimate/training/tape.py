@@ -10,9 +10,8 @@ and its incoming gradient die once it has run (``derivatives.yaml`` and ``torch/
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from cfglint.records import dataclass
 
 DTYPE_BYTES: Final[dict[str, float]] = {
     "fp32": 4,

@@ -7,14 +7,13 @@ only one of its blocks counts. Images of any size (Qwen2-VL) are taken to fill h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.plan import Plan
-from cfglint.records import dataclass
 
 USUAL_TOKENS: Final = 1280
 """Tokens that an image of any size is taken to have: ``MAX_PIXELS`` 1003520 of ms-swift's examples, 28 pixels a side each."""
