@@ -489,7 +489,10 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
             "note": "Share of each device that the rollout engine of an RL run takes beside the trainer.",
         },
         "rollout_sleeps": {"type": "bool | None", "note": "The engine frees the device while the policy is updated."},
-        "trains_vision": {"type": "bool | None", "note": "Vision and audio towers are trained with the language model."},
+        "trains_vision": {
+            "type": "bool | None",
+            "note": "Vision and audio towers are trained with the language model.",
+        },
         "trainer_sleeps": {"type": "bool | None", "note": "The trainer waits on the host while the engine generates."},
         "tensor_parallel_size": {"type": "int | None"},
         "pipeline_parallel_size": {"type": "int | None"},
