@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint.estimate.training.blocks import Delta, Numerics, Scan, Shape, block_footprint
+from cfglint.estimate.training.blocks import BlockWriter, Delta, Numerics, Scan, Shape, block_footprint
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import Tape, Value, Weight
 
@@ -203,3 +203,29 @@ def test_lora_kernels_save_their_input_and_the_gates_alone() -> None:
     assert chain - kernel == 2 * width * line + (2 - 1) * hidden * line + 3 * rank * line
     assert saved() - saved("o") == hidden * line + rank * line
     assert saved() - saved("qkv") == (3 - 1) * hidden * line + 3 * rank * line
+
+
+@pytest.mark.parametrize(
+    ("activation", "plain", "autocast"),
+    # bytes an element that torch's hooks on saved tensors counted in bf16 (transformers 5.24, torch 2.13), and the same
+    # with pow's input and what follows it in fp32
+    [
+        ("silu", 2, 2),
+        ("gelu", 2, 2),
+        ("relu2", 2, 2 + 4),
+        ("quick_gelu", 4, 4),
+        ("gelu_python", 6, 6),
+        ("gelu_new", 8, 2 + 4 + 4 + 4),
+        ("gelu_fast", 14, 14),
+    ],
+)
+def test_activations_written_out_in_python(activation: str, plain: int, autocast: int) -> None:
+    def saved(dtype: str | None, cuda: bool) -> float:
+        numerics = Numerics("bf16", "bf16", "bf16", dtype, True, False, "flash", False, cuda=cuda)
+        writer = BlockWriter(Shape(1, 1, 1, 1, 1, 1, 1, 1), Style(activation=activation), numerics)
+        x = writer.tape.external(10, "bf16", True)
+        made = writer.tape.op((x,), 1000, "bf16")
+        return writer.tape.footprint(x, writer.activate(made)).saved / 1000
+
+    assert saved(None, False) == saved("bf16", False) == saved(None, True) == plain
+    assert saved("bf16", True) == autocast

@@ -640,7 +640,7 @@ class BlockWriter:
         if kind == "relu":
             return tape.unary(x, save="output")
         if kind == "relu2":
-            return tape.unary(tape.unary(x, save="output"))
+            return tape.unary(self._as_pow_takes(tape.unary(x, save="output")))
         if kind == "quick_gelu":
             gate = tape.unary(tape.scale(x), save="output")
             return tape.mul(x, gate)
@@ -648,14 +648,29 @@ class BlockWriter:
             return self._xielu(x)
         if kind == "gelu_new" and self.numerics.modeling:
             half = tape.scale(x)
-            base = tape.to(x, "fp32") if self.numerics.autocast and self.numerics.cuda else x
-            cube = tape.scale(tape.unary(base))
+            cube = tape.scale(tape.unary(self._as_pow_takes(x)))
             inner = tape.scale(tape.add(x, cube))
             curve = tape.unary(inner, save="output")
             one = tape.alias((curve,), curve.elements, curve.dtype)
             tape.keep(x)
             return tape.mul(half, one)
+        if kind == "gelu_fast" and self.numerics.modeling:
+            half, width = tape.scale(x), tape.scale(x)
+            square = tape.mul(tape.scale(x), x)
+            inner = tape.mul(width, tape.alias((square,), x.elements, x.dtype))
+            curve = tape.unary(inner, save="output")
+            tape.keep(x)
+            return tape.mul(half, tape.alias((curve,), curve.elements, curve.dtype))
+        if kind == "gelu_python" and self.numerics.modeling:
+            half = tape.scale(x)
+            curve = tape.unary(tape.scale(x))
+            tape.keep(x)
+            return tape.mul(half, tape.alias((curve,), curve.elements, curve.dtype))
         return tape.unary(x)
+
+    def _as_pow_takes(self, x: Value) -> Value:
+        """What ``pow``, ``square`` and ``expm1`` read: autocast on CUDA has them in fp32 (``autocast_mode.h``)."""
+        return self.tape.to(x, "fp32") if self.numerics.autocast and self.numerics.cuda else x
 
     def _xielu(self, x: Value) -> Value:
         """Apertus' activation as composed of torch operations (transformers 5.24 ``activations.py``, ``XIELUActivation``)."""
@@ -663,11 +678,11 @@ class BlockWriter:
         positive = tape.op((), x.elements, "bool")
         square = tape.mul(tape.scale(x), x)
         right = tape.alias((square, tape.scale(x)), x.elements, x.dtype)
-        curve = tape.unary(tape.unary(x), save="output")
-        below = tape.alias((curve, x), x.elements, x.dtype)
-        bent = tape.op((below,), x.elements, x.dtype, save=(below,) if self.numerics.train_base else ())
-        left = tape.alias((bent, tape.scale(x)), x.elements, x.dtype)
-        return tape.op((right, left, positive), x.elements, x.dtype, save=(positive,))
+        curve = tape.unary(self._as_pow_takes(tape.unary(x)), save="output")
+        below = tape.add(curve, x)
+        bent = tape.op((below,), x.elements, below.dtype, save=(below,) if self.numerics.train_base else ())
+        left = tape.add(bent, tape.scale(x))
+        return tape.op((right, left, positive), x.elements, left.dtype, save=(positive,))
 
     def mlp(self, x: Value, width: float) -> Value:
         tape, shape, style, n = self.tape, self.shape, self.style, self.n
