@@ -142,7 +142,7 @@ class _Runner:
                 self.faults.append(RuleFault("", path, report.fault))
                 yield Finding(
                     code=INTERNAL_FAULT,
-                    name="rule-fault",
+                    name=ENGINE_RULES[INTERNAL_FAULT].name,
                     severity="error",
                     confidence="high",
                     message=f"reading this file failed: {report.fault}",
@@ -207,7 +207,7 @@ class _Runner:
             self.faults.append(RuleFault(rule.code, path, f"{type(error).__name__}: {error}", detail))
             yield Finding(
                 code=INTERNAL_FAULT,
-                name="rule-fault",
+                name=ENGINE_RULES[INTERNAL_FAULT].name,
                 severity="error",
                 confidence="high",
                 message=f"rule {rule.code} ({rule.name}) failed here: {type(error).__name__}: {error}",

@@ -300,3 +300,19 @@ def test_a_part_that_is_given_alone_is_fixed_alone(capsys: pytest.CaptureFixture
     main(["check", "--fix", "--unsafe-fixes", "--select", "CON001", "deepspeed/zero2.json"])
     assert Path("configs/sft.yaml").read_text("utf-8") == RUN
     assert json.loads(Path("deepspeed/zero2.json").read_text("utf-8"))["train_micro_batch_size_per_gpu"] == "auto"
+
+
+def test_a_rule_that_fails_is_named_as_its_page_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cfglint.lint.registry import find_rules
+
+    def fails(self: object, job: object, context: object) -> object:
+        raise ZeroDivisionError("made to fail")
+
+    monkeypatch.setattr(find_rules()["BAT010"], "check_training", fails)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("base_model: meta-llama/Llama-3.1-8B\nmicro_batch_size: 1\nsequence_len: 2048\n")
+    assert main(["check", "a.yaml", "--select", "BAT010", "--format", "json"]) == 3
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["code"], finding["name"]) == ("INT001", "rule-failed")

@@ -5,8 +5,9 @@ Figures are per run of equal layers, so the work does not grow with the number o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
@@ -20,6 +21,9 @@ from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
 from cfglint.records import dataclass
+
+_KIND: Final = attrgetter(*(field.name for field in fields(Layer) if field.name not in ("index", "window")))
+"""Layers that differ only in their index or window take the same memory."""
 
 RECURRENT: Final = frozenset({"mamba", "mamba2", "linear_attention"})
 QUERYLESS: Final = frozenset({*RECURRENT, "conv"})
@@ -186,7 +190,8 @@ def activations_of(
     if layers[0] == 0:
         selected = (*architecture.encoder_layers, *selected)
     frozen_input = plan.adapter and not checkpointed and layers[0] == 0 and not plan.modules_to_save
-    groups = [(kind, sum(1 for _ in group), numerics) for kind, group in groupby(selected, key=_kind)]
+    alike = [list(group) for _, group in groupby(selected, key=_KIND)]
+    groups = [(replace(same[0], index=0, window=None), len(same), numerics) for same in alike]
     if frozen_input and groups:
         # without checkpointing nothing makes the embeddings' output require a gradient, until a block has adapters
         still = 0
@@ -298,11 +303,6 @@ def _expert_hidden(architecture: Architecture) -> int:
     up = next((t for t in architecture.tensors if t.role == "expert" and slots_of((t.module,)) & {"up", "gate"}), None)
     width = up.shape[1] if up is not None and len(up.shape) == 2 else 0
     return 0 if width == architecture.hidden_size else width
-
-
-def _kind(layer: Layer) -> Layer:
-    """Layers that differ only in their index or window take the same memory."""
-    return replace(layer, index=0, window=None)
 
 
 def _scan(architecture: Architecture, layer: Layer, tp: int) -> Scan | None:
