@@ -19,7 +19,8 @@ class SingleGeneration(Rule):
     The advantage of a completion is its reward against the group's mean, which with one completion is always zero. The
     trainer raises "GRPO requires at least 2 generations per prompt".
 
-    How sure: read in TRL 0.15 to 1.16, in Axolotl 0.19 and in ms-swift 3.8 to 4.6.
+    How sure: read in TRL 0.15 to 1.16, in Axolotl 0.19 and in ms-swift 3.8 to 4.6. ms-swift's distillation, GRPO with a
+    teacher, samples one completion on purpose and is left alone.
     """
 
     code = "RLH002"
@@ -42,6 +43,14 @@ class SingleGeneration(Rule):
             num_generations: 2
             learning_rate: 1.0e-6
             """,
+        ),
+        example(
+            "distil.sh",
+            """
+            swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct --teacher_model Qwen/Qwen2.5-7B-Instruct \\
+              --dataset our/data --num_generations 1
+            """,
+            note="distillation from a teacher",
         ),
     )
     bad = (
@@ -81,6 +90,8 @@ class SingleGeneration(Rule):
         reading = job.reading("ms-swift")
         if reading is None or str(reading.value("rlhf_type")).lower() != "grpo":
             return
+        if any(reading.at(key) is not None for key in ("teacher_model", "teacher_model_server")):
+            return  # distillation: the teacher's probabilities are the reward
         count = integer(reading.value("num_generations"))
         if count is not None and count < 2:
             yield self.finding(
