@@ -164,11 +164,13 @@ def _job_text(item: JobFit, paint: Paint) -> Iterator[str]:
     primary = job.documents[0] if job.documents else ""
     more = "more room with" if job.kind == "train" else "more KV cache with"
     fitting = [change for change in fit.changes if change.verdict in FITTING]
-    if (fitting and not fit.fits) or any(change.verdict == "fits" for change in fitting):
-        surely = any(change.verdict == "fits" for change in fitting)
+    surely = any(change.verdict == "fits" for change in fitting)
+    if fit.stacked and surely:  # they leave the training result alone, what fits by itself does not
+        yield from _section("these fit together", fit.stacked, primary, paint)
+    if (fitting and not fit.fits) or surely:
         title = more if fit.fits else "any of these fits" if surely else "any of these fits as expected"
         yield from _section(title, fitting, primary, paint)
-    if fit.stacked:
+    if fit.stacked and not surely:
         yield from _section("these fit together", fit.stacked, primary, paint)
     short = sorted((c for c in fit.changes if c.verdict not in FITTING), key=_expected)[:SHOWN_SAVERS]
     if short and not fitting:

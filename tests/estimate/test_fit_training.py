@@ -111,8 +111,30 @@ def test_changes_are_real_and_ordered(name: str, found: dict[str, Fit]) -> None:
         assert 2 <= len(stack.parts) <= MOST_STACKED
         assert stack.verdict == "fits"
         assert stack.changes_training_result is any(part.changes_training_result for part in stack.parts)
-    if any(change.verdict == "fits" for change in answers.changes):
+    surely = [change for change in answers.changes if change.verdict == "fits"]
+    if any(not change.changes_training_result for change in surely):
         assert not answers.stacked
+    if surely:
+        assert not any(stack.changes_training_result for stack in answers.stacked)
+
+
+def test_where_only_shorter_samples_fit_by_themselves_changes_together_keep_the_result() -> None:
+    config = {
+        "model_type": "qwen2", "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "intermediate_size": 13824, "vocab_size": 152064, "tie_word_embeddings": False,
+    }  # fmt: skip
+    job = job_of(
+        config, gpu="H100-SXM", gpus=4, framework="axolotl", method="qlora", lora_rank=64,
+        lora_targets=["all-linear"], zero_stage=2, compute_dtype="bf16", optimizer="adamw_8bit", gradient_checkpointing="full",
+        attention="flash2", sequence_length=8192, micro_batch_size=4, gradient_accumulation_steps=4,
+    )  # fmt: skip
+    answers = fit(job)
+    surely = [change for change in answers.changes if change.verdict == "fits"]
+    assert surely and all(change.changes_training_result for change in surely)
+    assert answers.stacked and not any(stack.changes_training_result for stack in answers.stacked)
+    best = fitting_changes(job)[0]
+    assert best == answers.stacked[0]
+    assert best.facts["micro_batch_size"] * best.facts["gradient_accumulation_steps"] == 16
 
 
 def test_what_changes_the_training_result_is_marked() -> None:

@@ -53,19 +53,21 @@ def fit_training(job: TrainingJob) -> Fit:
         fit.spare = list(search.spare(fit.kept_batch))
     if search.base.memory.verdict != "fits":
         fit.changes = search.changes()
-        if not any(change.verdict == "fits" for change in fit.changes):
-            fit.stacked = search.stacked()
+        fit.stacked = search.combined(fit.changes)
     return fit
 
 
 def fitting_changes(job: TrainingJob) -> list[Change]:
-    """Changes with which the job fits, the best first: single ones, else stacks of up to three."""
+    """Changes with which the job fits, the best first: single ones, else stacks of up to three.
+
+    Where each single one changes the training result, the stacks that leave it alone come before them.
+    """
     search = TrainingFit(job)
     if search.base.memory.missing or search.capacity is None:
         return []
     fitting = [change for change in search.changes() if change.verdict in FITTING]
     surely = [change for change in fitting if change.verdict == "fits"]
-    return surely or search.stacked() or fitting
+    return [*search.combined(fitting), *surely] or fitting
 
 
 class TrainingFit:
@@ -173,22 +175,32 @@ class TrainingFit:
             option.words, option.facts, self._settings(option) or (), made, option.alters, option.cost, option.rank
         )
 
-    def stacked(self) -> list[Change]:
-        """Stacks of two, then three changes that fit together, the cheapest first, as mild as they may be."""
-        knobs = self._available()
+    def combined(self, single: Sequence[Change]) -> list[Change]:
+        """Stacks, where no single change surely fits; where all that do change the training result, stacks that do not."""
+        surely = [change for change in single if change.verdict == "fits"]
+        if not surely:
+            return self.stacked()
+        return self.stacked(altering=False) if all(change.changes_training_result for change in surely) else []
+
+    def stacked(self, altering: bool = True) -> list[Change]:
+        """Stacks of two, then three changes that fit together, the cheapest first, as mild as they may be.
+
+        ``altering``: also of changes that change the training result.
+        """
+        knobs = [knob for knob in self._available() if altering or not _alters(knob)]
         kept = [knob for knob in knobs if not _alters(knob)]
         hopeful: dict[frozenset[int], bool] = {}
         found: list[Change] = []
         tried = 0
         for stack in self._by_cost(knobs):
-            altering = [knob for knob in stack if _alters(knob)]
-            key = frozenset(map(id, altering))
+            costly = [knob for knob in stack if _alters(knob)]
+            key = frozenset(map(id, costly))
             if key not in hopeful:
                 # nothing that leaves the result alone can help these if all of it cannot
-                hopeful[key] = self._all_together([*altering, *kept])
+                hopeful[key] = self._all_together([*costly, *kept])
             if not hopeful[key] or any(set(change.facts) <= _facts_of(stack) for change in found):
                 continue
-            if not altering and len(found) >= MOST_STACKS - 1:
+            if altering and not costly and len(found) >= MOST_STACKS - 1:
                 # one place is for what changes the result: it may be far quicker
                 continue
             tried += 1
