@@ -94,7 +94,7 @@ _PARTIAL = re.compile(
 )
 """Arguments by which scripts of their own train a part of a model: ``freeze_llm``, ``use_llm_lora 16``, ``lora_dim``,
 ``mm_tunable_parts``, ``pre_seq_len`` (P-tuning)."""
-_ADAPTER_SWITCHES = ("use_peft", "use_lora", "lora", "use_qlora", "q_lora", "lora_enable", "peft")
+_ADAPTER_SWITCHES = ("use_peft", "use_lora", "use_peft_lora", "lora", "use_qlora", "q_lora", "lora_enable", "peft")
 _ADAPTER_WORDS = ("adapter", "peft", "peft_method", "peft_type", "finetuning_method", "tuning_type")
 """Keys by which scripts name the kind of adapter: ``adapter: lora``."""
 
@@ -229,14 +229,14 @@ def state_quantization(facts: FactReader) -> None:
         for key in ("use_bnb_nested_quant", "bnb_4bit_use_double_quant", "use_nested_quant", "double_quant")
     )
     kind = text(facts.value("bnb_4bit_quant_type")) or text(facts.value("quant_type")) or "nf4"
-    for key in ("load_in_4bit", "use_4bit", "use_qlora", "q_lora"):
+    for key in ("load_in_4bit", "use_4bit", "use_4bit_quantization", "use_qlora", "q_lora"):
         value = facts.value(key)
         if is_unknown(value):
             facts.state("quantization", UNKNOWN, key)
         elif boolean(value) is True:
             fp4 = kind.lower() == "fp4"
             facts.state("quantization", "fp4" if fp4 else "nf4-double" if nested else "nf4", key)
-    for key in ("load_in_8bit", "use_8bit"):
+    for key in ("load_in_8bit", "use_8bit", "use_8bit_quantization"):
         if facts.on(key):
             facts.state("quantization", "int8", key)
     for route in (("quantization_config",), ("model_init_kwargs", "quantization_config")):
@@ -264,7 +264,7 @@ def adapter_switch(facts: FactReader) -> tuple[str, bool] | None:
     """The key that says whether adapters are trained, and what it says; None where no key does."""
     for key in _ADAPTER_SWITCHES:
         value = boolean(facts.value(key))
-        if value is not None and (value or key in ("use_peft", "use_lora")):
+        if value is not None and (value or key in ("use_peft", "use_lora", "use_peft_lora")):
             return key, value
     for key in _ADAPTER_WORDS:
         if (text(facts.value(key)) or "").strip().lower() in ("lora", "qlora", "dora", "rslora", "adalora"):

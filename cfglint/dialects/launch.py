@@ -88,6 +88,8 @@ TRAINER_KEYS = frozenset(
 )
 TRAINER_KEYS_NEEDED = 4
 """Trainer arguments a script's flags must hold to be read as Hugging Face's, where no model is among them."""
+WITH_ITS_OWN_NAME = 3
+"""As many are enough where ``per_device_train_batch_size``, transformers' own name for it, is one of them."""
 BESIDE_A_MODEL = 2
 """Trainer arguments needed beside ``model_name_or_path``."""
 TELLING_KEYS = frozenset({
@@ -466,7 +468,8 @@ _CONFIG = re.compile(r"\.(ya?ml|json|toml|cfg)$", re.IGNORECASE)
 
 def _trainer_arguments(keys: set[str]) -> bool:
     """Whether a script's flags are those of Hugging Face's ``TrainingArguments``."""
-    if len(TRAINER_KEYS & keys) >= TRAINER_KEYS_NEEDED:
+    needed = WITH_ITS_OWN_NAME if "per_device_train_batch_size" in keys else TRAINER_KEYS_NEEDED
+    if len(TRAINER_KEYS & keys) >= needed:
         return True
     known = keys & frozenset(TRAINING_ARGUMENTS)
     return "model_name_or_path" in keys and len(known) >= BESIDE_A_MODEL and bool(known & TELLING_KEYS)

@@ -29,7 +29,8 @@ class DeepspeedBatchDiffers(Rule):
 
     How sure: the comparison is in transformers' source, all versions read (4.45 to 5.24). `train_batch_size` is compared
     only where the number of GPUs is known. With `auto_find_batch_size` transformers skips the comparison, and so does this
-    rule. Where the trainer's side is a default and a script may set it in code, it is a warning. Files that only lie
+    rule. Where the trainer's side is a default and a script may set it in code, it is a warning, as it is for a script that only
+    Accelerate leads to DeepSpeed: in one with a loop of its own Accelerate settles the two, and only logs it. Files that only lie
     side by side are not compared.
     """
 
@@ -38,7 +39,7 @@ class DeepspeedBatchDiffers(Rule):
     family = "consistency"
     severity = "error"
     fixable = "unsafe"
-    catalogue = ("ds.hf-batch-mismatch",)
+    catalogue = ("ds.hf-batch-mismatch", "accel.ga-mismatch-ds")
     evidence = (
         "https://github.com/huggingface/transformers/blob/v5.24.0/src/transformers/integrations/deepspeed.py",
         "https://github.com/hiyouga/LlamaFactory/issues/1116",

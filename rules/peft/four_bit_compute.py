@@ -12,6 +12,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Route
 
+from ..hardware.capability import AMPERE, below
 from .adapter_facts import on
 
 KEY: Final = "bnb_4bit_compute_dtype"
@@ -27,15 +28,14 @@ class FourBitCompute(Rule):
     before, it went over to bf16 inputs' dtype and warned of fp16. Autocast may bring the products themselves back to 16 bit. A
     named `float16` in a bf16 run casts inputs to fp16, where values beyond 65,504 become inf.
 
-    How sure: bitsandbytes' (0.49) and transformers' sources. It costs speed or range, not the run: information for a strict
-    reader.
+    How sure: bitsandbytes' (0.49) and transformers' sources. It costs speed or range, not the run: information. Of bf16 on a GPU
+    without it bf16-before-ampere tells.
     """
 
     code = "PFT021"
     name = "four-bit-compute"
     family = "peft"
     severity = "info"
-    persona = "strict"
     confidence = "medium"
     catalogue = ("quant.bnb-compute-fp32-default", "quant.compute-dtype-vs-amp")
     evidence = (
@@ -56,6 +56,20 @@ class FourBitCompute(Rule):
               load_in_4bit: true
               bnb_4bit_compute_dtype: bfloat16
             """,
+        ),
+        example(
+            "train.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-1.5B
+            per_device_train_batch_size: 1
+            num_train_epochs: 1
+            use_lora: true
+            fp16: true
+            load_in_4bit: true
+            bnb_4bit_compute_dtype: bfloat16
+            """,
+            gpu="T4",
+            note="that the T4 has no bf16 is bf16-before-ampere's",
         ),
     )
     bad = (
@@ -107,7 +121,7 @@ class FourBitCompute(Rule):
                     help=f"{KEY}: {wanted}",
                     job=job,
                 )
-            elif kind in ("bf16", "fp16") and kind != compute.value:
+            elif kind in ("bf16", "fp16") and kind != compute.value and not (kind == "bf16" and below(job, AMPERE)):
                 yield self.finding(
                     f"4-bit layers compute in {named!s}, the run in {compute.value}",
                     reading.origin(*place, KEY),

@@ -35,8 +35,8 @@ class Bf16ModelInFp16(Rule):
 
     How sure: what the checkpoint was trained in comes from its config or the catalogue. Many such models (Llama, Mistral)
     do train in fp16 with loss scaling, so it is a warning where the accelerator has bf16 and information where it is not
-    known; on GPUs without bf16 fp16 is the right choice and nothing is said. Families with measured overflow are fp16-overflow's.
-    A model that is not known, of a family with reports under DeepSpeed, or of Baichuan, is information.
+    known; on GPUs without bf16 fp16 is the right choice and nothing is said. Families with measured overflow are fp16-overflow's,
+    those with single reports of one (Qwen2) are told of here. A model that is not known, of a family with reports under DeepSpeed, or of Baichuan, is information.
     """
 
     code = "PRC002"
@@ -50,7 +50,12 @@ class Bf16ModelInFp16(Rule):
         "https://github.com/deepspeedai/DeepSpeedExamples/issues/418",
         "https://github.com/hiyouga/LlamaFactory/issues/986",
     )
-    catalogue = ("fp16.bf16-native-model", "trainer.nan-filter-hides-nan", "awq-gptq.fp16-adapter-nan")
+    catalogue = (
+        "fp16.bf16-native-model",
+        "fp16.overflow-listed-model",
+        "trainer.nan-filter-hides-nan",
+        "awq-gptq.fp16-adapter-nan",
+    )
     good = (
         example(
             "sft.yaml",

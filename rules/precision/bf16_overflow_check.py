@@ -23,15 +23,14 @@ class Bf16OverflowCheck(Rule):
     fp16 steps with bad gradients are skipped by the loss scaler. bf16 has none, and with ``check_grad_overflow`` off one
     batch that gives inf or NaN is written into the weights and stays there. It is off by default before DeepSpeed 0.19.3.
 
-    How sure: DeepSpeed's source. The check costs a little time, and most runs never need it, so this is information for a
-    strict reader.
+    How sure: DeepSpeed's source. The check costs a little time, and most runs never need it, so this is information. Where no
+    release is stated and the file does not name the switch, nothing is said.
     """
 
     code = "PRC016"
     name = "bf16-overflow-check"
     family = "precision"
     severity = "info"
-    persona = "strict"
     evidence = (
         "https://github.com/deepspeedai/DeepSpeed/pull/8035",
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/precision_config.py",
@@ -60,6 +59,20 @@ class Bf16OverflowCheck(Rule):
             }
             """,
             at="check_grad_overflow",
+            count=1,
+        ),
+        example(
+            {
+                "ds.json": """
+                {
+                  "train_micro_batch_size_per_gpu": 2,
+                  "zero_optimization": {"stage": 1},
+                  "bf16": {"enabled": true}
+                }
+                """,
+                "requirements.txt": "deepspeed==0.16.9",
+            },
+            at="enabled",
             count=1,
         ),
     )

@@ -254,3 +254,22 @@ def test_the_script_of_a_shell_in_a_container_has_its_image_and_devices() -> Non
         reading = readings_of(f"{run} vllm/vllm-openai:v0.10.0 bash -c '{other} && {server}'\n")["vllm"]
         assert not reading.facts.stated("framework_version"), other
     assert readings_of(f"{run} vllm/vllm-openai:v0.10.0 bash -c './setup --model a --dtype half'\n") == {}
+
+
+def test_three_trainer_arguments_are_enough_with_the_trainers_own_name_among_them() -> None:
+    line = "deepspeed --num_gpus=8 train.py --deepspeed ds.json --bf16 True {} 4 --lr 1e-5\n"
+    found = readings_of(line.format("--per-device-train-batch-size"))["hf-training-args"].facts
+    assert (found.value("micro_batch_size"), found.value("compute_dtype")) == (4, "bf16")
+    assert "hf-training-args" not in readings_of(line.format("--batch_size"))
+
+
+def test_switches_of_pefts_example_script() -> None:
+    line = "accelerate launch train.py --model_name_or_path org/m --per_device_train_batch_size 2 --bf16 True --lora_r 8 {}\n"
+
+    def said(switches: str) -> tuple[object, object]:
+        facts = readings_of(line.format(switches))["hf-training-args"].facts
+        return facts.value("quantization"), facts.value("method")
+
+    assert said("--use_peft_lora True --use_8bit_quantization True") == ("int8", "lora")
+    assert said("--use_peft_lora True --use_4bit_quantization True --use_nested_quant True") == ("nf4-double", "qlora")
+    assert said("--use_peft_lora False --use_8bit_quantization False") == (None, "full")
