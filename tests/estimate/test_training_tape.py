@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from cfglint.estimate.training.activations import numerics_of
 from cfglint.estimate.training.blocks import BlockWriter, Delta, Numerics, Scan, Shape, block_footprint
-from cfglint.estimate.training.families import Style
+from cfglint.estimate.training.families import STYLES, Style
+from cfglint.estimate.training.plan import resolve
 from cfglint.estimate.training.tape import Tape, Value, Weight
+from cfglint.jobs.facts import FlagOrigin
+from cfglint.jobs.job import TrainingJob
 
 
 def start(tape: Tape, elements: float, dtype: str = "bf16") -> Value:
@@ -229,3 +233,36 @@ def test_activations_written_out_in_python(activation: str, plain: int, autocast
 
     assert saved(None, False) == saved("bf16", False) == saved(None, True) == plain
     assert saved("bf16", True) == autocast
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "keys_and_values"),
+    # equal heads: rotated queries and keys, and the whole projection of which values are a view; grouped: copies of all
+    # three as wide as the queries; one: values are a view of a projection of eight heads and two
+    [(8, 8 + 24), (2, 8 + 8), (1, 8 + 10)],
+)
+def test_litgpt_joins_queries_keys_and_values(kv_heads: int, keys_and_values: int) -> None:
+    head = 16
+    shape = Shape(1, 1024, 128, 8, kv_heads, head, head, 8, has_feed_forward=False)
+    numerics = Numerics("bf16", "bf16", "bf16", None, False, False, "flash", False, joins_qkv=True, modeling=False)
+    writer = BlockWriter(shape, Style(), numerics)
+    x = writer.tape.external(1024 * 128, "bf16", True)
+    footprint = writer.tape.footprint(x, writer.attention(x))
+    # queries and the output, eight heads each, and an fp32 figure a row
+    assert footprint.saved == 1024 * (2 * head * (8 + 8 + keys_and_values) + 4 * 8)
+
+
+def test_litgpt_writes_capped_attention_out() -> None:
+    """Gemma 2's scores exist in litgpt whatever kernel is asked for."""
+    found = [
+        numerics_of(resolve(job), STYLES["gemma2"]).attention
+        for job in (_framework("litgpt"), _framework("transformers"))
+    ]
+    assert found == ["eager", "sdpa"]
+
+
+def _framework(name: str) -> TrainingJob:
+    job = TrainingJob("job")
+    for key, value in {"framework": name, "attention": "sdpa", "method": "lora"}.items():
+        job.state(key, value, FlagOrigin(f"--{key}"))
+    return job

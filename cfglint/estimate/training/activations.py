@@ -101,6 +101,8 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         "eager": "eager",
     }.get(plan.attention, "sdpa")
     profile = plan.profile
+    if profile.composes_capped and style.score_cap:
+        attention = "eager"
     # On CUDA autocast runs layer_norm in fp32, and bitsandbytes' linears return the dtype they get: so do the blocks
     wide = (
         plan.quantization in BITSANDBYTES
@@ -118,7 +120,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         packed=packed,
         attention=attention,
         expand_kv=mask,
-        expand_keys=profile.expand_keys,
+        joins_qkv=profile.joins_qkv,
         composed=plan.composes_attention,
         mask=mask,
         norm_kernel=profile.norm_kernel,

@@ -39,8 +39,8 @@ class Numerics:
     """``flash`` (no score matrix, no expansion), ``sdpa``, ``eager``."""
     expand_kv: bool
     """Keys and values are repeated to all query heads before attention."""
-    expand_keys: bool = False
-    """Only keys are materialised for all query heads (values stay a strided view)."""
+    joins_qkv: bool = False
+    """One projection makes queries, keys and values, which are repeated to all heads before they are rotated (litgpt)."""
     composed: bool = False
     """No fused kernel takes sdpa's dtype on this device: torch composes attention of products and a softmax in fp32."""
     mask: bool = False
@@ -364,14 +364,15 @@ class BlockWriter:
         one_head = numerics.modeling and shape.kv_heads == 1
         broadcast = one_head and (style.math_attention or numerics.attention == "sdpa")
         repeated = (
-            shape.heads > shape.kv_heads and (numerics.expand_kv or numerics.attention == "eager") and not broadcast
+            shape.heads > shape.kv_heads
+            and (numerics.expand_kv or numerics.attention == "eager")
+            and not broadcast
+            and not numerics.joins_qkv
         )
         if repeated:
             times = shape.heads / shape.kv_heads
             k = tape.op((k,), k.elements * times, k.dtype)
             v = tape.op((v,), v.elements * times, v.dtype)
-        elif numerics.expand_keys and shape.heads > shape.kv_heads:
-            k = tape.op((k,), k.elements * shape.heads / shape.kv_heads, k.dtype)
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
             biased = style.position_bias and not cross
@@ -395,7 +396,7 @@ class BlockWriter:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
             out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
             by_head = 0 < style.rotary < 1 and not style.rotary_by_token
-            if by_head or style.rotary_cat or shape.kv_lora_rank:
+            if by_head or style.rotary_cat or numerics.joins_qkv or shape.kv_lora_rank:
                 # concatenated queries are laid out by head, and so is the output: transposing it copies
                 out = tape.op((out,), width, q.dtype)
             return out
@@ -515,7 +516,9 @@ class BlockWriter:
         gate: Value | None = None
         n, d = self.n, shape.head_dim
         width_q, width_kv = shape.heads * d, shape.kv_heads * d
-        if style.fused_qkv:
+        if self.numerics.joins_qkv and not cross:
+            q, k, v = self._joined_qkv(x, width_q, width_kv)
+        elif style.fused_qkv:
             qkv = self.project(x, "qkv", shape.hidden, width_q + 2 * width_kv)
             q, k, v = tape.split(qkv, n * width_q, n * width_kv, n * width_kv)
         else:
@@ -540,6 +543,40 @@ class BlockWriter:
             out = tape.mul(out, tape.unary(gate, save="output"))
             tape.keep(gate)
         return self.project(out, "o", width_q, shape.hidden)
+
+    def _joined_qkv(self, x: Value, width_q: float, width_kv: float) -> tuple[Value, Value, Value]:
+        """litgpt's one projection with one adapter beside it, padded with zeros where a part has none.
+
+        litgpt 0.5 ``model.py``, ``CausalSelfAttention.forward``, ``lora.py``, ``LoRAQKVLinear``. Of grouped heads all
+        three parts are copied, since their views cannot be reshaped; of equal heads or a single one they stay views.
+        """
+        tape, numerics, shape, n = self.tape, self.numerics, self.shape, self.n
+        whole = width_q + 2 * width_kv
+        stored = "packed" if numerics.packed else "plain"
+        weight = Weight(shape.hidden * whole, numerics.weight_dtype, numerics.train_base, stored)
+        joined = tape.linear(x, weight, n * whole)
+        widths = {"q": width_q, "k": width_kv, "v": width_kv}
+        adapted = [width for slot, width in widths.items() if slot in numerics.lora_slots]
+        if adapted:
+            rank = numerics.lora_rank * len(adapted)
+            inner = tape.to(x, numerics.lora_dtype)
+            if numerics.lora_dropout:
+                mask = tape.op((), inner.elements, "bool")
+                inner = tape.op((inner, mask), inner.elements, inner.dtype, save=(mask,))
+            low = tape.linear(inner, Weight(shape.hidden * rank, numerics.lora_dtype, True), n * rank)
+            made = tape.linear(
+                low, Weight(numerics.lora_rank * sum(adapted), numerics.lora_dtype, True), n * sum(adapted)
+            )
+            if len(adapted) < len(widths):
+                made = tape.op((made,), joined.elements, made.dtype)
+            joined = tape.to(tape.add(joined, tape.scale(made)), joined.dtype)
+        q, k, v = tape.split(joined, *(n * width for width in widths.values()))
+        times = shape.heads / shape.kv_heads
+        if times > 1 and shape.kv_heads > 1:
+            q, k, v = (tape.op((part,), n * width_q, part.dtype) for part in (q, k, v))
+        elif times > 1:
+            k = tape.view(k, n * width_q)
+        return q, k, v
 
     def _short_convolution(self, x: Value) -> Value:
         """``B * x``, a depthwise convolution over a few tokens, ``C *`` its output (transformers ``modeling_lfm2.py``)."""

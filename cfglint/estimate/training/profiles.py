@@ -30,7 +30,10 @@ class Profile:
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
-    expand_keys: bool = False
+    joins_qkv: bool = False
+    """One projection makes queries, keys and values of any model, and keys and values are repeated to all heads (litgpt)."""
+    composes_capped: bool = False
+    """Attention with soft-capped scores is written out, whatever kernel is asked for (litgpt)."""
     pads_dynamically: bool = True
     """Batches are as long as their longest sample; a plain loop is taken at its word."""
     may_fuse_backward: bool = False
@@ -167,7 +170,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norms_follow_autocast=False,
         compiles_loss=True,
     ),
-    # litgpt/model.py: RMSNorm in fp32 to its end, keys expanded to all heads; finetune/lora.py: the list of logit chunks
+    # litgpt/model.py: RMSNorm in fp32 to its end, one projection of queries, keys and values; finetune/lora.py: the list of logit chunks
     # outlives the loss. Under bitsandbytes what is not quantized runs in fp32 (measured: litgpt-config-hub).
     "litgpt": Profile(
         "litgpt",
@@ -178,7 +181,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         upcast_logits=False,
         norm_kernel="float",
         kbit_upcast=True,
-        expand_keys=True,
+        joins_qkv=True,
+        composes_capped=True,
         hold_logits=True,
         unties=True,
         quantizes_head=True,
