@@ -65,6 +65,17 @@ class MemoryEstimate:
     floor: float | None = None
     """Bytes used at least by what is known, where activations are not: weights, gradients, optimizer states, CUDA."""
 
+    def nest(self) -> None:
+        """A device shows at least what the allocator reserved, and that is at least what is allocated: at every end."""
+        self.reserved = _at_most(self.reserved, self.used)
+        self.allocated = _at_most(self.allocated, self.reserved)
+
+
+def _at_most(part: Interval | None, whole: Interval | None) -> Interval | None:
+    if part is None or whole is None:
+        return part
+    return Interval(min(part.low, whole.low), min(part.expected, whole.expected), min(part.high, whole.high))
+
 
 @dataclass
 class BatchEstimate:

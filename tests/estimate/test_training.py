@@ -530,3 +530,24 @@ def test_one_key_and_value_head_is_repeated_by_a_view() -> None:
         )
     )  # fmt: skip
     assert made.memory.phases["forward"] / GIB == pytest.approx(13.6774, rel=0.01)
+
+
+def test_what_a_device_shows_is_at_least_what_is_reserved_and_allocated() -> None:
+    """A tight job: the allocator gives cached blocks back, so no more is reserved than the device holds."""
+    job = TrainingJob("test")
+    facts = {"method": "qlora", "gradient_checkpointing": "full", "micro_batch_size": 4, "sequence_length": 2048}
+    for name, value in facts.items():
+        job.state(name, value, FlagOrigin("test"))
+    config = {
+        "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "intermediate_size": 18944, "vocab_size": 152064, "tie_word_embeddings": False, "dtype": "bfloat16",
+    }  # fmt: skip
+    job.model = ModelFacts("test/model", architecture_from_config(config), "catalogue", CatalogueOrigin("test"))
+    job.hardware = Hardware(find_accelerators("RTX-4090"), "RTX-4090", 1, 1, None)
+    memory = estimate_training(job).memory
+    assert memory.verdict == "tight" and memory.capacity is not None
+    assert memory.used is not None and memory.reserved is not None and memory.allocated is not None
+    assert memory.used.expected < memory.capacity
+    for end in ("low", "expected", "high"):
+        used, reserved, allocated = (getattr(part, end) for part in (memory.used, memory.reserved, memory.allocated))
+        assert used >= reserved >= allocated > 0

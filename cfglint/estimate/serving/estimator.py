@@ -118,18 +118,6 @@ def _may_be_in_fp8(serving: ServingEstimate | None) -> None:
     serving.kv_cache = Interval(cache.low, cache.expected, most)
 
 
-def _nest(memory: MemoryEstimate) -> None:
-    """A device shows at least what the allocator reserved, and that is at least what is allocated: at every end."""
-    memory.reserved = _at_most(memory.reserved, memory.used)
-    memory.allocated = _at_most(memory.allocated, memory.reserved)
-
-
-def _at_most(part: Interval | None, whole: Interval | None) -> Interval | None:
-    if part is None or whole is None:
-        return part
-    return Interval(min(part.low, whole.low), min(part.expected, whole.expected), min(part.high, whole.high))
-
-
 def _too_heavy(estimate: Estimate) -> bool:
     """Whether the weights alone exceed the device: no release changes that."""
     serving, capacity = estimate.serving, estimate.memory.capacity
@@ -230,7 +218,7 @@ def _one(
         )
     if newer and engine != "vllm":  # which widens its own parts
         _loosen(estimate)
-    _nest(estimate.memory)
+    estimate.memory.nest()
     if newer and estimate.memory.verdict in ("oom", "kv-too-small") and not _too_heavy(estimate):
         estimate.memory.verdict = "likely-oom"
     # The length of a server whose version is not known either may come from anywhere.

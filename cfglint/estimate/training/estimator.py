@@ -179,6 +179,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
                 used, engine = both
                 memory.used = used
                 memory.phases["generation"] = engine + (0.0 if rollout.trainer_sleeps else states.resident)
+        memory.nest()
         ranks = job.hardware.gpus_per_node or plan.world
         memory.host = _host(states.host * max(1, min(ranks, plan.world)))
     memory.missing = list(dict.fromkeys(memory.missing))
