@@ -423,6 +423,8 @@ def checked_name(name: str) -> str:
 
 def hub_config(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The config of a model on the Hub: the only place where cfglint uses the network."""
+    if args.target.startswith(("./", "../", "/", "~")):
+        raise Problem(f"{args.target}: no such file or folder")
     name = checked_name(args.target)
     try:
         download = import_module("huggingface_hub").hf_hub_download

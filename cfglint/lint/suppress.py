@@ -84,6 +84,7 @@ def silence(
     ``rules``: all that are known; ``active``: the codes that ran on a path. Comments are looked at before settings, so
     that an unused comment is one that really silences nothing.
     """
+    findings = list(findings)
     comments = {path: read_ignores(file) for path, file in files.items() if file.comments}
     places: dict[tuple[str, Route], tuple[IgnoredPlace, bool]] = {}
     for finding in findings:
@@ -102,7 +103,7 @@ def silence(
                 places.setdefault((place.origin.path, place.route), (place, False))
         if not file.comments:
             continue
-        new = [*_comment_problems(file, comments[path], rules), *_unused(file, comments[path], rules, on)]
+        new = [*_comment_problems(file, comments[path], rules), *_unused(file, comments[path], rules, on, findings)]
         for finding in new:
             if finding.code in on:
                 _by_settings(finding, path, settings, places)
@@ -212,7 +213,11 @@ def _comment_problems(file: SourceFile, ignores: Ignores, rules: Mapping[str, Se
 
 
 def _unused(
-    file: SourceFile, ignores: Ignores, rules: Mapping[str, Selectable], on: frozenset[str]
+    file: SourceFile,
+    ignores: Ignores,
+    rules: Mapping[str, Selectable],
+    on: frozenset[str],
+    findings: Iterable[Finding],
 ) -> Iterator[Finding]:
     if file.fatal:
         return
@@ -224,9 +229,22 @@ def _unused(
             yield UnusedIgnore().finding(
                 f"`{selector}` reports nothing here",
                 Place(document, span),
-                help="remove it, so that a later fault is not hidden",
+                help=_where_it_reports(selector, file, findings) or "remove it, so that a later fault is not hidden",
                 fixes=(fix,) if selector == unused[0][0] else (),
             )
+
+
+def _where_it_reports(selector: str, file: SourceFile, findings: Iterable[Finding]) -> str:
+    """Of a rule that does report in the file, only at another line: where the comment belongs."""
+    lines = {
+        file.position(finding.primary.span.start).line
+        for finding in findings
+        if finding.primary is not None
+        and finding.reported_path == file.path
+        and finding.suppressed is None
+        and selected((selector,), finding.code, finding.name)
+    }
+    return f"it reports at line {min(lines)}: the comment belongs there" if lines else ""
 
 
 def _all_ran(selector: str, rules: Mapping[str, Selectable], on: frozenset[str]) -> bool:

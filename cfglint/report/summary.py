@@ -59,10 +59,12 @@ def _sentence(result: RunResult) -> str:
 
 
 def silenced(result: RunResult) -> str:
-    """``3 silenced (2 by the baseline, 1 by a comment)``, empty where none is."""
+    """``3 silenced (2 by the baseline, 1 by comments)``, ``2 silenced by comments``, empty where none is."""
     how = Counter(f.suppressed for f in result.findings if f.suppressed)
     words = {"baseline": "by the baseline", "comment": "by comments", "settings": "by settings"}
     parts = [f"{n} {words.get(str(kind), kind)}" for kind, n in sorted(how.items(), key=lambda item: -item[1])]
+    if len(parts) == 1:
+        return parts[0].replace(" ", " silenced ", 1)
     return f"{sum(how.values())} silenced ({', '.join(parts)})" if parts else ""
 
 

@@ -170,3 +170,8 @@ def test_unknown_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2 and out == "" and "nearest: A100-" in err
     code, _, err = said(capsys, "gpus", "--vendor", "acme")
     assert code == 2 and "there are AMD" in err
+
+
+def test_add_a_path_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "models", "add", "./nowhere")
+    assert code == 2 and "./nowhere: no such file or folder" in err

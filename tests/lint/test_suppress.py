@@ -157,3 +157,11 @@ def test_reading_keeps_places() -> None:
     file = parse_text("a.yaml", "a: 1 # cfglint: ignore[MEM001, PRC] why\n")
     (ignore,) = read_ignores(file).comments
     assert [(s, file.text[span.start : span.end]) for s, span in ignore.selectors] == [("MEM001",) * 2, ("PRC",) * 2]
+
+
+def test_an_ignore_beside_the_line_that_is_reported() -> None:
+    made, (unused,) = run("a: 1\nb: 2 # cfglint: ignore[MEM001] why\n", ("a", Memory))
+    assert made[0].suppressed is None
+    assert unused.code == "SUP001" and unused.help == "it reports at line 1: the comment belongs there"
+    _, (alone,) = run("a: 1\nb: 2 # cfglint: ignore[MEM001] why\n", ("a", Precision))
+    assert alone.help == "remove it, so that a later fault is not hidden"
