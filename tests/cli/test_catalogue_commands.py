@@ -46,7 +46,7 @@ def test_one_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_model_known_by_its_total(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "models", "LiquidAI/LFM2.5-2.6B")
+    code, out, _ = said(capsys, "models", "allenai/Molmo-72B-0924")
     assert code == 0
     assert "(total of the published files)" in out
     assert "Not worked out: all tensors" in out
