@@ -177,14 +177,15 @@ def test_no_run_that_worked_is_called_an_oom(measured: Scored) -> None:
 
 
 def test_intervals_hold_and_are_narrow(oracle: Scored, measured: Scored) -> None:
-    inside, widths = [], []
     module = benchmark()
-    for row, estimate in [*oracle, *measured]:
-        for _, truth, interval in module.pairs(row, estimate):
-            inside.append(interval.low <= truth * GIB <= interval.high)
-            widths.append((interval.high - interval.low) / interval.expected)
-    assert sum(inside) / len(inside) >= 0.93
-    assert statistics.median(widths) <= 0.20
+    for rows in (oracle, measured):  # apart: the oracle's are narrower
+        inside, widths = [], []
+        for row, estimate in rows:
+            for _, truth, interval in module.pairs(row, estimate):
+                inside.append(interval.low <= truth * GIB <= interval.high)
+                widths.append((interval.high - interval.low) / interval.expected)
+        assert sum(inside) / len(inside) >= 0.93
+        assert statistics.median(widths) <= 0.20
 
 
 def test_rows_are_read_as_they_are_written() -> None:

@@ -179,7 +179,10 @@ def estimate_training(job: TrainingJob) -> Estimate:
                 used, engine = both
                 memory.used = used
                 memory.phases["generation"] = engine + (0.0 if rollout.trainer_sleeps else states.resident)
-        memory.nest()
+        if memory.used.expected < memory.reserved.expected or memory.used.high < memory.reserved.high:
+            # a full device: blocks that were cached are given back. Elsewhere the low ends are those that rows of each
+            # figure hold by themselves, and what nvidia-smi showed lies lower below its estimate than what was reserved
+            memory.nest()
         ranks = job.hardware.gpus_per_node or plan.world
         memory.host = _host(states.host * max(1, min(ranks, plan.world)))
     memory.missing = list(dict.fromkeys(memory.missing))
