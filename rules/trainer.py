@@ -217,10 +217,13 @@ def adapters(job: TrainingJob) -> bool | None:
 
 
 def sections(job: TrainingJob, name: str) -> Iterator[Settings]:
-    """Mappings called ``name`` (``fsdp_config``) in the trainer's arguments and the Accelerate file."""
+    """Mappings called ``name`` (``fsdp_config``) in the trainer's arguments, the Accelerate file, and the file they name."""
     for reading in [*trainer_readings(job), *(r for r in job.readings if r.dialect == "accelerate")]:
         if isinstance(reading.at(name), Mapping):
             yield Settings(reading, (name,))
+    for reading in job.readings if name == "fsdp_config" else ():
+        if reading.dialect == "hf-training-args" and reading.role == "part":
+            yield Settings(reading, (name,) if isinstance(reading.at(name), Mapping) else ())
 
 
 def handed_to_deepspeed(job: TrainingJob) -> Fact[str] | None:

@@ -23,7 +23,18 @@ from cfglint.source.shell import Word
 
 FRAMEWORK: Final = "prime-rl"
 _PARTS: Final = ("trainer", "orchestrator", "inference")
-_AROUND: Final = ("ckpt", "optim", "weight_broadcast", "monitors", "deployment", "slurm", "wandb", "log", "renderer")
+_AROUND: Final = (
+    "ckpt",
+    "optim",
+    "scheduler",
+    "weight_broadcast",
+    "monitors",
+    "deployment",
+    "slurm",
+    "wandb",
+    "log",
+    "renderer",
+)
 _ATTENTION: Final = {"flash_attention_2": "flash2", "flash_attention_3": "flash3", "sdpa": "sdpa"}
 
 
@@ -158,6 +169,7 @@ def _read(reading: Reading, root: Mapping) -> None:
     facts.integer("max_steps", "max_steps", ("trainer", "max_steps"), low=1)
     trainer.number("learning_rate", ("optim", "lr"), low=0)
     trainer.number("weight_decay", ("optim", "weight_decay"), low=0)
+    trainer.integer("warmup_steps", ("scheduler", "warmup_steps"), low=0)
     name = text(trainer.value("optim", "type"))
     if name in ("adamw", "muon", "sgd"):
         trainer.state("optimizer", "adamw_torch" if name == "adamw" else name, "optim", "type")

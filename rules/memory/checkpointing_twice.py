@@ -62,6 +62,19 @@ class CheckpointingTwice(Rule):
             at="activation_checkpointing",
             count=1,
         ),
+        example(
+            {
+                "run.sh": """
+                torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-7B --gradient_checkpointing True \\
+                  --per_device_train_batch_size 1 --num_train_epochs 1 --fsdp full_shard --fsdp_config fsdp.json
+                """,
+                "fsdp.json": """
+                {"transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"], "activation_checkpointing": true}
+                """,
+            },
+            at="activation_checkpointing",
+            count=1,
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:

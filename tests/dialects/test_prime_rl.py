@@ -49,3 +49,23 @@ def test_one_file_for_each_part() -> None:
 
 def test_a_command_without_the_sign_is_not_its() -> None:
     assert recognise_files([parse_shell("a.sh", "uv run sft --config x\n")])[0] == []
+
+
+def test_an_sft_file_with_its_warmup() -> None:
+    text = """
+max_steps = 40
+[model]
+name = "org/m"
+[data]
+batch_size = 16
+seq_len = 1024
+[optim]
+lr = 1e-5
+[scheduler]
+type = "linear"
+warmup_steps = 40
+"""
+    (reading,) = recognise_files([parse_toml("sft.toml", text)])[0]
+    assert reading.dialect == "prime-rl"
+    facts = ("warmup_steps", "max_steps", "sequence_length", "method")
+    assert [reading.facts.value(name) for name in facts] == [40, 40, 1024, "full"]
