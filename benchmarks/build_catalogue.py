@@ -151,8 +151,8 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
         sibling, extra = counted.get(likeness(row)), 0
         untied = sibling is None and untied_from(row, counted)
         if untied:
-            config = {**config_of(untied), "@like": untied["id"], "@active": untied.get("params_active")}
-            configs[row["id"]] = {**config, "tie_word_embeddings": False}
+            config = {**unquantized(config_of(untied)), **own_format(row), "tie_word_embeddings": False}
+            configs[row["id"]] = {**config, "@like": untied["id"], "@active": untied.get("params_active")}
             continue
         if sibling is None and row["model_type"] in DRAFT_FAMILIES:
             sibling, extra = with_draft_layers(row, shapes.get(shape_of(row), []))
@@ -161,10 +161,10 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
             config = config_of(row) if sibling is None else {**nested(row, sibling), "@like": sibling["id"]}
             config.update(published_format(row, config))
         else:
-            own, config = config_of(row), config_of(sibling)
+            config = config_of(sibling)
             if not published_in_fp8(row):
-                config = {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
-            config.update({key: own[key] for key in ("dtype", "quantization_config") if key in own})
+                config = unquantized(config)
+            config.update(own_format(row))
             config.update(SWITCHES.get(row["id"], {}))
             config.update(published_format(row, config))
             config["@like"] = sibling["id"]
@@ -173,6 +173,16 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
                 config["@extra"] = extra
         configs[row["id"]] = config
     return configs
+
+
+def unquantized(config: dict[str, Any]) -> dict[str, Any]:
+    """Without the format, which is the checkpoint's own and not that of a model with the same sizes."""
+    return {key: value for key, value in config.items() if key not in ("dtype", "quantization_config")}
+
+
+def own_format(row: Any) -> dict[str, Any]:
+    own = config_of(row)
+    return {key: own[key] for key in ("dtype", "quantization_config") if key in own}
 
 
 def untied_from(row: Any, counted: dict[Any, Any]) -> Any:

@@ -25,7 +25,7 @@ class DeepspeedWithoutZero(Rule):
 
     How sure: the check is in Accelerate's source (`DeepSpeedPlugin.__post_init__`, 1.15) and runs for files that the
     trainer's `deepspeed` or Accelerate's `deepspeed_config_file` names. DeepSpeed itself takes such a file, so others are
-    left out.
+    left out. Where no release of transformers is stated it is a warning for the trainer's: before 4.30 it did not ask Accelerate.
     """
 
     code = "CON012"
@@ -114,6 +114,8 @@ class DeepspeedWithoutZero(Rule):
             (settings.reading, "no zero_optimization here"),
             (by_accelerate or argument(job, "deepspeed"), "named here"),
             help='add "zero_optimization": {"stage": 2}, or stage 0 for none',
+            severity="error" if stated is not None or by_accelerate is not None else "warning",
+            confidence="high" if stated is not None or by_accelerate is not None else "medium",
             job=job,
         )
 

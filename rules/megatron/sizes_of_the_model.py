@@ -27,7 +27,8 @@ class MegatronCoreSizes(Rule):
 
     How sure: checks of Megatron-Core (transformer_config.py, parallel_state.py). Heads and layers are those that the file
     states, or those of a model whose architecture is known; a model of several parts and an uneven pipeline are left out. The
-    GPUs are judged where the file or the launcher states them.
+    GPUs are judged where the file or the launcher states them; what NeMo's own YAML states of them is information, since
+    commands override it.
     """
 
     code = "MEG006"
@@ -147,10 +148,15 @@ class MegatronCoreSizes(Rule):
         for size in places:
             product *= size.value
         if world % product:
+            overridden = reading.dialect == "nemo" and reading.document.script is None
             yield self.finding(
                 f"{world} GPUs are no multiple of the {product} that one copy of the model takes",
                 *places,
                 help=f"start a multiple of {product} processes, or lower the sizes",
+                severity="info"
+                if overridden
+                else "error",  # NeMo's files are defaults; commands state devices and nodes
+                confidence="medium" if overridden else "high",
                 job=job,
             )
 

@@ -13,6 +13,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Route
 
+from .verl_trainer import devices_are_stated, has_own_trainer
+
 _ACTOR: Final[Route] = ("actor_rollout_ref", "actor")
 _SAMPLES: Final[Route] = ("actor_rollout_ref", "rollout", "n")
 
@@ -36,8 +38,8 @@ class VerlBatch(Rule):
 
     How sure: checks of verl 0.9. Reported where the numbers stand in one file or command; where the file builds on others
     (``defaults``) they may switch dynamic batches on, so it is a warning there, as it is where the number of GPUs is verl's
-    default. A recipe's own trainer (``recipe.….main_ppo``) may batch in its own way and is left alone, and so is a batch of
-    0, as asynchronous recipes have it.
+    default or a variable's. A recipe's own trainer (``recipe.….main_ppo``) may batch in its own way and is left alone, and
+    so is a batch of 0, as asynchronous recipes have it.
     """
 
     code = "RLH013"
@@ -137,14 +139,14 @@ class VerlBatch(Rule):
         dynamic = reading.value(*_ACTOR, "use_dynamic_bsz")
         if reading.dialect != "verl" or (dynamic is not None and boolean(dynamic) is not False):
             return
-        if str(reading.context.get("program", "")).removeprefix("./").startswith("recipe"):
+        if has_own_trainer(reading):
             return
         job = next(iter(context.jobs_of(reading)), None)
         batch, mini = integer(reading.value("data", "train_batch_size")), self._actor(reading, "ppo_mini_batch_size")
         if batch is None or batch < 1:
             return
         alone = dynamic is not None or reading.at("defaults") is None
-        counted = any(reading.at("trainer", key) is not None for key in ("n_gpus_per_node", "nnodes"))
+        counted = devices_are_stated(reading)
         found = list(self._faults(reading, batch, mini, self._gpus(reading, job)))
         for fault in found[:1]:  # the first check that fails ends the run
             sure = alone and (counted or fault.gpus is None)

@@ -13,6 +13,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Route
 
+from .verl_trainer import devices_are_stated, has_own_trainer
+
 _ROLLOUT: Final[Route] = ("actor_rollout_ref", "rollout")
 _DEFAULT: Final = 2
 """``rollout.tensor_model_parallel_size`` where it is not stated (``trainer/config/rollout/rollout.yaml``, 0.3 to 0.9)."""
@@ -29,7 +31,7 @@ class VerlRolloutRanks(Rule):
 
     How sure: an assertion of verl 0.3 to 0.9. Said where a command states the GPUs; an engine with GPUs of its own
     (``rollout.n_gpus_per_node``) and the ``hf`` rollout are left out, and so are recipes with trainers of their own. Where
-    the size is the default it is a warning.
+    the size is the default, or the number of GPUs a variable's, it is a warning.
     """
 
     code = "RLH015"
@@ -85,7 +87,7 @@ class VerlRolloutRanks(Rule):
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
-        if reading.dialect != "verl" or str(reading.context.get("program", "")).removeprefix("./").startswith("recipe"):
+        if reading.dialect != "verl" or has_own_trainer(reading):
             return
         if boolean(reading.value("actor_rollout_ref", "hybrid_engine")) is False:
             return
@@ -112,6 +114,7 @@ class VerlRolloutRanks(Rule):
         world = node * nodes
         if world % ranks == 0:
             return
+        sure = stated and devices_are_stated(reading)
         job: Job | None = next(iter(context.jobs_of(reading)), None)
         gpus = reading.origin("trainer", "n_gpus_per_node")
         place = reading.origin(*_ROLLOUT, _SIZES[0]) if stated else gpus
@@ -120,7 +123,7 @@ class VerlRolloutRanks(Rule):
             place,
             *([(gpus, f"{world} GPU{'' if world == 1 else 's'} to train and generate")] if stated else []),
             help=f"rollout.{_SIZES[0]}: {max(n for n in range(1, ranks + 1) if world % n == 0)}",
-            severity="error" if stated else "warning",
-            confidence="high" if stated else "medium",
+            severity="error" if sure else "warning",
+            confidence="high" if sure else "medium",
             job=job,
         )

@@ -19,9 +19,9 @@ from .standing import StatedKey, stated_keys, title, written
 class DeprecatedKey(Rule):
     """A key that still works, with a warning, and is on its way out.
 
-    How sure: the tables say from which release on the framework calls a key deprecated. Where no release is stated, keys
-    with nothing to write instead are shown to strict readers only; a key that is gone in a stated release is SCH005's.
-    Axolotl's attention switches count where they are on.
+    How sure: the tables say from which release on the framework calls a key deprecated. Where no release is stated, it is
+    shown to strict readers only, but for keys that every release read calls deprecated, and Axolotl's attention switches
+    where they are on. A key that is gone in a stated release is SCH005's.
     """
 
     code = "SCH007"
@@ -107,7 +107,7 @@ class DeprecatedKey(Rule):
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
         keys = [key for key in stated_keys(reading, context) if _deprecated(key) and not _off(reading, key)]
-        for_all = [key for key in keys if key.stated is not None or key.new_name or _attention(key)]
+        for_all = [key for key in keys if key.stated is not None or _long_since(key) or _attention(key)]
         if for_all:
             yield self._finding(reading, for_all)
         rest = [key for key in keys if key not in for_all]
@@ -135,6 +135,11 @@ class DeprecatedKey(Rule):
             ),
             fixes=(Fix("use the new names", tuple(edits)),) if edits else (),
         )
+
+
+def _long_since(key: StatedKey) -> bool:
+    """Whether every release read calls it deprecated."""
+    return key.info.deprecated_in in key.owner.versions[:1]
 
 
 def _attention(key: StatedKey) -> bool:
