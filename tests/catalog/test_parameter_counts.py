@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cfglint.catalog.architecture import architecture_from_config
-from cfglint.catalog.models import Model, architecture_of, models
+from cfglint.catalog.models import Model, architecture_of, find_model, models
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "catalog" / "models.json"
 
@@ -108,3 +108,9 @@ def test_codegen_is_counted_by_its_own_names() -> None:
     sizes = {"n_embd": 1024, "n_layer": 20, "n_head": 16, "rotary_dim": 32, "vocab_size": 51200}
     made = architecture_from_config({"model_type": "codegen", **sizes})
     assert made.exact and made.total_parameters == 356_712_448
+
+
+def test_a_format_is_not_taken_over_from_a_model_of_the_same_sizes() -> None:
+    gemma = find_model("google/gemma-4-31B")
+    assert gemma is not None and gemma.config_of == "nvidia/Gemma-4-31B-IT-NVFP4"
+    assert "quantization_config" not in gemma.config and gemma.native_dtype == "bfloat16"
