@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from cfglint.lint.registry import RuleSet, find_rules
 from cfglint.lint.rule import Rule, RuleFault
 from cfglint.lint.selection import RuleSelection, check_options, check_settings, rule_options, severity_of
 from cfglint.lint.suppress import silence
-from cfglint.records import dataclass
 from cfglint.settings import HardwareSetting, Settings
 from cfglint.source import read_file
 from cfglint.source.node import Document, SourceFile

@@ -5,7 +5,7 @@ Figures are per run of equal layers, so the work does not grow with the number o
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -20,7 +20,6 @@ from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
-from cfglint.records import dataclass
 
 _KIND: Final = attrgetter(*(field.name for field in fields(Layer) if field.name not in ("index", "window")))
 """Layers that differ only in their index or window take the same memory."""

@@ -6,12 +6,12 @@ tensor-parallel size.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Tape, Value, Weight
-from cfglint.records import dataclass
 
 MOST_LOOPED_EXPERTS = 8
 """Experts written one by one where they are looped over; more are put together in this many groups, for speed."""

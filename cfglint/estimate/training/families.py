@@ -6,12 +6,11 @@ Only what changes which tensors exist is here; sizes come from the architecture.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture
-from cfglint.records import dataclass
 
 SLOTS: Final[Mapping[str, tuple[str, ...]]] = {
     "q": ("q_proj", "q", "query", "wq", "q_b_proj", "q_a_proj", "query_proj", "linear_q"),
