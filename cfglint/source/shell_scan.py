@@ -801,7 +801,7 @@ class Scanner(WordReader):
         if not words[lead].known and self.alternative(words[lead].text, words[lead + 1 :]):
             return
         if program == "eval" and len(words) == 2 and any(blank in words[1].text for blank in " \t\n"):
-            self.nested(*_characters(fields[1]))
+            self.evaluated(fields[1])
         elif program in _COMMAND_WORDS:
             for i, word in enumerate(words[1:], 1):
                 if any(blank in word.text for blank in " \t\n") and words[i - 1].text not in ("-o", "-n"):
@@ -836,6 +836,16 @@ class Scanner(WordReader):
             return False
         self.script.commands[-1].words = [*self.script.commands[-1].words, *rest]
         return True
+
+    def evaluated(self, pieces: list[Piece]) -> None:
+        """The text that ``eval`` reads again. What was unknown in it stays so: it has been looked up already."""
+        names = {match[1] for piece in pieces if not piece.known and (match := _VARIABLE_ALONE.fullmatch(piece.text))}
+        before = {name: value for name in names if (value := self.variables.get(name)) is not None}
+        for name in before:
+            self.variables.set(name, Variable())
+        self.nested(*_characters(pieces))
+        for name, value in before.items():
+            self.variables.set(name, value)
 
     def nested(self, text: str, starts: list[int], ends: list[int], *, directives: bool = False) -> None:
         self.budget[1] -= len(text) + NESTED_COST

@@ -337,3 +337,12 @@ def test_time_stays_linear(text: str) -> None:
     started = time.process_time()
     parse_shell("x.sh", text)
     assert time.process_time() - started < 10
+
+
+def test_what_is_unknown_in_an_evaluated_text_is_not_looked_up_again() -> None:
+    text = (
+        'BASE="vllm serve m --config \'{\\"a\\":1}\'"\n'
+        'if [ -n "$more" ]; then\n  ALL="$BASE $more"\nelse\n  ALL="$BASE"\nfi\neval "$ALL &"\n'
+    )
+    served = [[word.text for word in command.words] for command in script(text).commands if command.program == "vllm"]
+    assert served == [["vllm", "serve", "m", "--config", '{"a":1}', "${ALL}"]]
