@@ -88,7 +88,9 @@ _BRIDGE_TOOL: Final = re.compile(
 
 def _read_tool(started: Program, launch: Launch) -> Iterator[Reading]:
     flags = read_flags(started.arguments)
-    names = {name.replace("hf_model_id", "hf_model").replace("hf_model_path", "hf_model") for name in flags.mapping.index}
+    names = {
+        name.replace("hf_model_id", "hf_model").replace("hf_model_path", "hf_model") for name in flags.mapping.index
+    }
     if "hf_model" not in names:
         return
     words = [started.word, *started.arguments]

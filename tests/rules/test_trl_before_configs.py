@@ -6,7 +6,9 @@ from cfglint.testing import lint_files
 
 
 def test_arguments_of_old_trl_scripts_are_no_keys_of_newer_releases() -> None:
-    text = "model_name_or_path: gpt2\ndataset_name: our/data\nmax_seq_length: 512\npacking: false\nlearning_rate: 2.0e-5\n"
+    text = (
+        "model_name_or_path: gpt2\ndataset_name: our/data\nmax_seq_length: 512\npacking: false\nlearning_rate: 2.0e-5\n"
+    )
     found = {
         release: [f.code for f in lint_files({"sft.yaml": text, "requirements.txt": f"trl=={release}\n"}).findings]
         for release in ("0.7.11", "1.16.0")
