@@ -16,6 +16,10 @@ REFUSED_SINCE = "4.30"
 REFUSED_BELOW = "4.33"
 """transformers 4.29.2 and 4.33.3 take such a file, 4.30.2 to 4.32.1 do not (deepspeed.py, ``deepspeed_optim_sched``)."""
 
+OF_THE_TIME = "evaluation_strategy"
+OF_THE_TIME_BELOW = "4.46"
+"""A key that transformers no longer takes since 4.46: the file is of those releases' time (training_args.py)."""
+
 
 class OptimizerWithoutScheduler(Rule):
     """The DeepSpeed file has an optimizer and no scheduler, which transformers 4.30 to 4.32 refuse.
@@ -23,7 +27,8 @@ class OptimizerWithoutScheduler(Rule):
     These releases stop with "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`. Please configure a
     scheduler in the DeepSpeed config". Others make the schedule themselves.
 
-    How sure: transformers' source, release by release. Said only where the release is stated.
+    How sure: transformers' source, release by release. An error where the release is stated. Where it is not, information,
+    and only in a file with `evaluation_strategy`, which later releases no longer take: it was written in their time.
     """
 
     code = "BAT023"
@@ -51,6 +56,22 @@ class OptimizerWithoutScheduler(Rule):
                 "requirements.txt": "transformers==4.45.2",
             },
         ),
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B
+                per_device_train_batch_size: 1
+                num_train_epochs: 1
+                eval_strategy: "no"
+                deepspeed: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2},
+                 "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}
+                """,
+            },
+            note="a key of later releases",
+        ),
     )
     bad = (
         example(
@@ -70,6 +91,24 @@ class OptimizerWithoutScheduler(Rule):
             at="optimizer",
             count=1,
         ),
+        example(
+            {
+                "sft.yaml": """
+                model_name_or_path: Qwen/Qwen2.5-7B
+                per_device_train_batch_size: 1
+                num_train_epochs: 1
+                evaluation_strategy: "no"
+                deepspeed: ds.json
+                """,
+                "ds.json": """
+                {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2},
+                 "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}
+                """,
+            },
+            at="optimizer",
+            count=1,
+            note="no release is stated, and the file is of that time",
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
@@ -78,12 +117,17 @@ class OptimizerWithoutScheduler(Rule):
             return
         if not settings.has("optimizer") or settings.has("scheduler"):
             return
-        if not always_at_least(stated, REFUSED_SINCE) or not always_below(stated, REFUSED_BELOW):
+        dated = argument(job, OF_THE_TIME) if stated is None else None
+        if dated is None and not (always_at_least(stated, REFUSED_SINCE) and always_below(stated, REFUSED_BELOW)):
             return
+        which = f"the stated transformers ({stated}) stops" if dated is None else "transformers 4.30 to 4.32 stop"
         yield self.finding(
-            f"an optimizer without a scheduler in the DeepSpeed file: the stated transformers ({stated}) stops",
+            f"an optimizer without a scheduler in the DeepSpeed file: {which}",
             settings.fact("optimizer"),
             (argument(job, "deepspeed"), "named here"),
+            *([(dated, f"a key of releases before {OF_THE_TIME_BELOW}")] if dated is not None else []),
             help=f"take the optimizer out of the DeepSpeed file, or use transformers {REFUSED_BELOW} or later",
+            severity="error" if dated is None else "info",
+            confidence="high" if dated is None else "low",
             job=job,
         )
