@@ -28,6 +28,8 @@ PROJECT_FILE: Final = "pyproject.toml"
 
 SIZE_LIMIT: Final = 4 * 2**20
 """Bytes. No settings file is larger; a device without an end is."""
+MOST_SHOWN: Final = 60
+"""Characters of a wrong value that a message repeats."""
 
 DEFAULT_EXCLUDE: Final[tuple[str, ...]] = (
     ".git/",
@@ -293,10 +295,6 @@ def _checked(path: Path, text: str, table: Any, base: tuple[str, ...]) -> Settin
 
 
 def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
-    from difflib import get_close_matches
-
-    from cfglint.dialects.recognise import dialects
-    from cfglint.jobs.versions import is_range
     from cfglint.settings_table import IgnoreTable, SettingsTable
 
     assert isinstance(table, SettingsTable)
@@ -308,17 +306,6 @@ def _settings(path: Path, base: tuple[str, ...], table: Any) -> Settings:
     def many(value: str | list[str]) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
-    for framework, version in table.frameworks.items():
-        if not is_range(version):
-            raise SettingsError(
-                f"{origin(f'frameworks.{framework}').describe()}: a version or a range is needed (is {version!r})"
-            )
-    known = [dialect.name for dialect in dialects()] if table.dialects else []
-    for glob, name in table.dialects.items():
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
-            raise SettingsError(f"{origin(f'dialects.{glob}').describe()}: no config format is called {name!r}; {hint}")
     places = [(i, entry) for i, entry in enumerate(table.ignore) if isinstance(entry, IgnoreTable)]
     exclude = DEFAULT_EXCLUDE if table.exclude is None else tuple(table.exclude)
     return Settings(
@@ -407,7 +394,7 @@ def _describe(path: Path, text: str, table: dict[str, Any], base: tuple[str, ...
     if detail["type"] == "missing":
         return f"{place}: `{key}` needs the key `{detail['loc'][-1]}`"
     value = detail.get("input")
-    shown = f" (is {value!r})" if isinstance(value, (str, int, float, bool)) else ""
+    shown = f" (is {_excerpt(value)})" if isinstance(value, (str, int, float, bool)) else ""
     message = detail["msg"]
     return f"{place}: `{key}`: {message[:1].lower()}{message[1:]}{shown}"
 
@@ -513,6 +500,11 @@ def _plain_matcher(patterns: Sequence[str]) -> Callable[[str], bool] | None:
         )
 
     return matches
+
+
+def _excerpt(value: str | float) -> str:
+    """A value as a message shows it: what nobody would read to its end is cut."""
+    return repr(f"{value[:MOST_SHOWN]}…" if isinstance(value, str) and len(value) > MOST_SHOWN else value)
 
 
 def _folder(path: Path) -> Path:

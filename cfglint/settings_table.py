@@ -38,6 +38,27 @@ def _glob(text: str) -> str:
     return text
 
 
+def _range(text: str) -> str:
+    from cfglint.jobs.versions import is_range
+
+    if not is_range(text):
+        raise PydanticCustomError("range", "a version or a range is needed")
+    return text
+
+
+def _format(name: str) -> str:
+    from difflib import get_close_matches
+
+    from cfglint.dialects.recognise import dialects
+
+    known = [dialect.name for dialect in dialects()]
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
+        raise PydanticCustomError("format", "no such config format; {hint}", {"hint": hint})
+    return name
+
+
 Glob = Annotated[str, AfterValidator(_glob)]
 Globs = Annotated[list[Glob], Field(min_length=1)]
 Level = Literal["error", "warning", "info"]
@@ -121,8 +142,12 @@ class SettingsTable(Table):
         default_factory=dict,
         description="model id to the path of its config.json or folder, to `{config = path}`, or to the config.json itself",
     )
-    frameworks: dict[str, str] = Field(default_factory=dict, description="framework to version or range")
+    frameworks: dict[str, Annotated[str, AfterValidator(_range)]] = Field(
+        default_factory=dict, description="framework to version or range"
+    )
     rules: dict[str, dict[str, Any]] = Field(default_factory=dict, description="rule code to its parameters")
     plugins: list[str] = Field(default_factory=list, description="modules with rules, besides the installed plugins")
-    dialects: dict[Glob, str] = Field(default_factory=dict, description="glob to the config format to read it as")
+    dialects: dict[Glob, Annotated[str, AfterValidator(_format)]] = Field(
+        default_factory=dict, description="glob to the config format to read it as"
+    )
     accelerators: list[AcceleratorTable] = Field(default_factory=list)

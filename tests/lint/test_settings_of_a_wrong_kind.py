@@ -25,7 +25,10 @@ def check(settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int
         ("[rules.BAT010]\nfull_most = true", "`rules.BAT010.full_most`: a number is needed (is True)"),
         ("[rules.BAT010]\nfull_most = nan", "`rules.BAT010.full_most`: a number is needed (is nan)"),
         ("[rules.learning-rate-out-of-range]\nfull_most = [1]", "a number is needed (is [1])"),
-        ('[dialects]\n"*.yaml" = "axolotll"', "no config format is called 'axolotll'; did you mean `axolotl`?"),
+        (
+            '[dialects]\n"*.yaml" = "axolotll"',
+            "cfglint.toml:2: `dialects.*.yaml`: no such config format; did you mean `axolotl`? (is 'axolotll')",
+        ),
         ('[frameworks]\ntransformers = "banana"', "a version or a range is needed (is 'banana')"),
         ('[frameworks]\nvllm = ">=<1"', "a version or a range is needed (is '>=<1')"),
     ],

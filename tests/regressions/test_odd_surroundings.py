@@ -70,17 +70,23 @@ def test_infinite_memory_is_no_setting(folder: Path, capsys: pytest.CaptureFixtu
     assert "memory-gb" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ("cfglint.toml", "requirements.txt"))
-def test_a_version_of_thousands_of_digits_is_no_version(folder: Path, file: str) -> None:
-    names = ("transformers", "trl", "deepspeed", "accelerate", "torch", "vllm")
-    if file == "cfglint.toml":
-        text = "[frameworks]\n" + "".join(f'{name} = "{DIGITS}.1"\n' for name in names)
-    else:
-        text = "".join(f"{name}=={DIGITS}.1\n" for name in names)
-    (folder / file).write_text(text)
+FRAMEWORKS = ("transformers", "trl", "deepspeed", "accelerate", "torch", "vllm")
+
+
+def test_a_pinned_version_of_thousands_of_digits_is_no_version(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("".join(f"{name}=={DIGITS}.1\n" for name in FRAMEWORKS))
     (folder / "serve.sh").write_text("vllm serve Qwen/Qwen2.5-0.5B --max-model-len 4096\n")
     assert main(["check", "--strict", "--preview", "--fail-on", "never", "."]) == 0
     assert main(["estimate", "."]) == 0
+
+
+def test_settings_with_a_version_of_thousands_of_digits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "cfglint.toml").write_text("[frameworks]\n" + "".join(f'{name} = "{DIGITS}.1"\n' for name in FRAMEWORKS))
+    (folder / "serve.sh").write_text("vllm serve Qwen/Qwen2.5-0.5B --max-model-len 4096\n")
+    assert main(["check", "."]) == 2
+    message = capsys.readouterr().err
+    assert "cfglint.toml:2: `frameworks.transformers`: a version or a range is needed" in message
+    assert max(map(len, message.splitlines())) < 200
 
 
 @pytest.mark.parametrize("name", ("x" * 10_000, "a/" * 3000, '"a\\0b"', "/", ".", "train.yaml"))
