@@ -16,12 +16,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from cfglint.discovery import is_candidate
-from cfglint.jobs.versions import LOCK_FILES, PROJECT_FILES
+from cfglint.jobs.versions import LOCK_FILES, LOCK_LIMIT, PROJECT_FILES
 from cfglint.settings import DEFAULT_EXCLUDE
 from cfglint.source.text import SIZE_LIMIT
-
-LOCK_LIMIT: Final = 8_000_000
-"""Bytes up to which lock files are read (:mod:`cfglint.jobs.versions`)."""
 
 _ALSO: Final = frozenset({".txt", ".cfg", ".conf", ""})
 """Endings besides those of discovery: requirements, and what a launch line may name."""

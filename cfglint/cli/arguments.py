@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cfglint.source.whole_number import whole_number
+
 if TYPE_CHECKING:
     from cfglint.jobs.linker import HardwareOptions
     from cfglint.settings import SettingsResolver
@@ -50,6 +52,7 @@ def selectors(flags: Sequence[str] | None) -> tuple[str, ...]:
 
 def count(text: str) -> int:
     """A whole number from 1."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    number = whole_number(text)
+    if not number:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
+    return number

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cfglint import formulas
 from cfglint.formulas import GB, GIB, describe, format_number
+from cfglint.source.whole_number import whole_number
 
 if TYPE_CHECKING:
     from cfglint.catalog.architecture import Architecture
@@ -49,10 +50,10 @@ def parse_count(text: str) -> int:
 
 def parse_dimension(text: str) -> int:
     """A whole number without a suffix: 4k tokens could be 4,000 or 4,096."""
-    digits = re.sub("[_,]", "", text.strip())
-    if not digits.isdigit():
+    number = whole_number(re.sub("[_,]", "", text.strip()))
+    if number is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number; write it out, as 4096 for 4k")
-    return int(digits)
+    return number
 
 
 def parse_size(text: str) -> int:

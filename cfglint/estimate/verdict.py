@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import Interval
 
-ORDER = ("fits", "tight", "likely-oom", "oom")
-
 
 def verdict_for(used: Interval, capacity: float) -> str:
     """``oom`` when even ``low`` exceeds capacity, ``likely-oom`` when ``expected`` does, ``tight`` when ``high`` does."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from cfglint.jobs.facts import FileOrigin
 from cfglint.source.node import Comment, Document, Problem, SourceFile, Span
+from cfglint.source.whole_number import whole_number
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ def _state(found: Directive, assignment: re.Match[str], pragmas: Pragmas) -> Non
 
 
 def _count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and int(text) >= 1 else None
+    return whole_number(text) or None  # none of them can be 0
 
 
 _KEYS: Final[dict[str, Callable[[str], Any]]] = {"gpu": str, "gpus": _count, "nodes": _count, "dialect": str}

@@ -39,6 +39,8 @@ REQUIREMENT_FILES = ("requirements.txt", "requirements-train.txt", "requirements
 PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 """Files that list requirements one a line among other things; those of ``setup.py`` in quotes."""
 LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
+LOCK_LIMIT = 8_000_000
+"""Bytes up to which lock and requirements files are read."""
 
 
 def is_version(text: str) -> bool:
@@ -128,7 +130,7 @@ def versions_beside(folder: Path, root: Path) -> tuple[tuple[str, str], ...]:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8") if path.is_file() and path.stat().st_size < 8_000_000 else None
+        return path.read_text("utf-8") if path.is_file() and path.stat().st_size <= LOCK_LIMIT else None
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -17,7 +17,6 @@ Confidence = Literal["high", "medium", "low"]
 Persona = Literal["default", "strict"]
 
 SEVERITY_ORDER: Mapping[str, int] = {"error": 3, "warning": 2, "info": 1}
-CONFIDENCE_ORDER: Mapping[str, int] = {"high": 3, "medium": 2, "low": 1}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from cfglint.lint.comparison import Comparison, FactChange, FindingChanges, JobC
 from cfglint.lint.finding import SEVERITY_ORDER, Finding
 from cfglint.report.estimates import VERDICT_STYLE, JobEstimate, job_as_json
 from cfglint.report.json import finding_as_json
+from cfglint.report.markdown import cell as markdown_cell
 from cfglint.report.summary import plural
 from cfglint.report.terminal import Paint, columns, harmless
 
@@ -377,7 +378,7 @@ def _where(finding: Finding) -> str:
 
 def as_markdown(made: Comparison, sides: Sides) -> str:
     """A line that sums up, a row for each job that differs, a row for each finding that is new or gone."""
-    lines = [f"**cfglint**, {_cell(sides.words())}: {sentence(made)}", ""]
+    lines = [f"**cfglint**, {markdown_cell(sides.words())}: {sentence(made)}", ""]
     differing = made.with_status("changed", "added", "removed", "renamed")
     if differing:
         lines += ["| job | changes | memory per GPU | verdict | and |", "| --- | --- | --- | --- | --- |"]
@@ -409,8 +410,8 @@ def _job_row(change: JobChange) -> str:
         what = {"added": "new", "removed": "gone", "renamed": "renamed"}[change.status]
     else:
         what = "<br>".join(
-            f"`{_code(f.name)}` {_cell(change_words(f))}"
-            + (f" ({_cell(place)})" if (place := place_words(f, own)) else "")
+            f"`{_code(f.name)}` {markdown_cell(change_words(f))}"
+            + (f" ({markdown_cell(place)})" if (place := place_words(f, own)) else "")
             for f in change.facts
         )
     verdict = "" if set(change.verdicts) <= {"unknown", None} else verdict_words(change)
@@ -422,18 +423,11 @@ def _job_row(change: JobChange) -> str:
 
 
 def _finding_row(what: str, finding: Finding) -> str:
-    return f"| {what} {finding.severity} | {finding.code} | `{_code(_where(finding))}` | {_cell(finding.message)} |"
+    return f"| {what} {finding.severity} | {finding.code} | `{_code(_where(finding))}` | {markdown_cell(finding.message)} |"
 
 
 def _code(text: str) -> str:
     return harmless(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
-
-
-def _cell(text: str) -> str:
-    shown = harmless(" ".join(text.split()))
-    for character, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "\\`"), ("*", "\\*")):
-        shown = shown.replace(character, written)
-    return shown
 
 
 # JSON ----------------------------------------------------------------------------------------------------------------

@@ -106,16 +106,16 @@ def job_as_json(item: JobEstimate) -> dict[str, Any]:
             "candidates": [a.id for a in hardware.candidates],
             "gpus_per_node": hardware.gpus_per_node,
             "nodes": hardware.nodes,
-            "capacity_gib": _gib(capacity),
+            "capacity_gib": gib(capacity),
             "source": hardware.origin.describe() if hardware.origin else None,
         },
         "memory": {
             "verdict": memory.verdict,
-            "allocated_gib": _interval(memory.allocated),
-            "reserved_gib": _interval(memory.reserved),
-            "used_gib": _interval(memory.used),
-            "host_gib": _interval(memory.host),
-            "phases": {name: _gib(size) for name, size in memory.phases.items()},
+            "allocated_gib": interval(memory.allocated),
+            "reserved_gib": interval(memory.reserved),
+            "used_gib": interval(memory.used),
+            "host_gib": interval(memory.host),
+            "phases": {name: gib(size) for name, size in memory.phases.items()},
             "components": [_component_json(part) for part in memory.components],
             "missing": list(memory.missing),
         },
@@ -135,14 +135,14 @@ def job_as_json(item: JobEstimate) -> dict[str, Any]:
         "serving": _serving_json(made),
         "assumptions": list(made.assumptions),
         "fits_on": [
-            {"gpu": f.gpu, "gpus": f.gpus, "verdict": f.verdict, "used_gib": _interval(f.used)} for f in item.fits_on
+            {"gpu": f.gpu, "gpus": f.gpus, "verdict": f.verdict, "used_gib": interval(f.used)} for f in item.fits_on
         ],
     }
 
 
 def _component_json(part: Component) -> dict[str, Any]:
     inputs = [{"fact": i.fact, "value": i.value, "origin": i.origin} for i in part.inputs]
-    return {"name": part.name, "gib": _gib(part.bytes), "formula": part.formula, "inputs": inputs}
+    return {"name": part.name, "gib": gib(part.bytes), "formula": part.formula, "inputs": inputs}
 
 
 def _serving_json(made: Estimate) -> dict[str, Any] | None:
@@ -153,22 +153,24 @@ def _serving_json(made: Estimate) -> dict[str, Any] | None:
     return {
         "engine": serving.engine,
         "kv_bytes_per_token": serving.kv_bytes_per_token,
-        "weights_gib": _gib(serving.weights),
-        "activation_peak_gib": _gib(serving.activation_peak),
-        "graph_gib": _gib(serving.graph),
-        "kv_cache_gib": _interval(serving.kv_cache),
+        "weights_gib": gib(serving.weights),
+        "activation_peak_gib": gib(serving.activation_peak),
+        "graph_gib": gib(serving.graph),
+        "kv_cache_gib": interval(serving.kv_cache),
         "kv_tokens": None if tokens is None else {n: round(getattr(tokens, n)) for n in ("low", "expected", "high")},
         "max_model_len": serving.max_model_len,
         "max_concurrency": serving.max_concurrency,
     }
 
 
-def _gib(size: float | None) -> float | None:
+def gib(size: float | None) -> float | None:
+    """Bytes as JSON has them: GiB to four places."""
     return None if size is None else round(size / GIB, 4)
 
 
-def _interval(value: Interval | None) -> dict[str, float | None] | None:
-    return None if value is None else {n: _gib(getattr(value, n)) for n in ("low", "expected", "high")}
+def interval(value: Interval | None) -> dict[str, float | None] | None:
+    """An interval of bytes as JSON has it, in GiB."""
+    return None if value is None else {n: gib(getattr(value, n)) for n in ("low", "expected", "high")}
 
 
 def _capacity(job: Job) -> float | None:
@@ -470,17 +472,18 @@ def as_markdown(estimates: Sequence[JobEstimate]) -> str:
         sequences = item.estimate.batch.sequences
         batch = f"{sequences:,} sequences" if sequences else ""
         lines.append(
-            f"| `{_cell(item.job.name)}` | {number}{_cell(gpu)} | {span} | {usable} | {memory.verdict} | {batch} |"
+            f"| `{cell(item.job.name)}` | {number}{cell(gpu)} | {span} | {usable} | {memory.verdict} | {batch} |"
         )
     for item in estimates:
         parts = item.estimate.memory.components
         if parts:
-            lines += ["", f"<details><summary>{_cell(item.job.name)}</summary>", ""]
+            lines += ["", f"<details><summary>{cell(item.job.name)}</summary>", ""]
             lines += ["| part | GiB | how |", "| --- | ---: | --- |"]
-            lines += [f"| {_cell(p.name)} | {p.bytes / GIB:.2f} | {_cell(p.formula)} |" for p in parts]
-            lines += ["", *(f"- {_cell(text)}" for text in item.estimate.assumptions), "", "</details>"]
+            lines += [f"| {cell(p.name)} | {p.bytes / GIB:.2f} | {cell(p.formula)} |" for p in parts]
+            lines += ["", *(f"- {cell(text)}" for text in item.estimate.assumptions), "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
     return harmless(" ".join(text.split())).replace("|", "\\|").replace("<", "&lt;").replace("`", "")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cfglint.estimate.fit.result import FITTING, Change, Fit, Largest, OnAccelerator, Setting, settings_words
-from cfglint.estimate.result import GIB, Interval
+from cfglint.estimate.result import GIB
 from cfglint.jobs.job import Job
-from cfglint.report.estimates import VERDICT_STYLE, hardware_words, missing_words, model_words, row
+from cfglint.report.estimates import VERDICT_STYLE, cell, gib, hardware_words, interval, missing_words, model_words, row
 from cfglint.report.terminal import Paint, harmless
 
 SHOWN_SAVERS: Final = 3
@@ -53,8 +53,8 @@ def _job_json(item: JobFit) -> dict[str, Any]:
         "name": job.name,
         "kind": job.kind,
         "verdict": memory.verdict,
-        "used_gib": _interval(memory.used),
-        "capacity_gib": _gib(min((a.usable_bytes for a in job.hardware.candidates), default=None)),
+        "used_gib": interval(memory.used),
+        "capacity_gib": gib(min((a.usable_bytes for a in job.hardware.candidates), default=None)),
         "missing": list(fit.missing),
     }
     tokens = serving.kv_tokens.expected if serving and serving.kv_tokens else None
@@ -108,9 +108,9 @@ def _change_json(change: Change) -> dict[str, Any]:
         "settings": [_setting_json(setting) for setting in change.settings],
         "changes_training_result": change.changes_training_result,
         "cost": change.cost,
-        "used_gib": _interval(change.used),
-        "host_gib": _interval(change.host),
-        "freed_gib": _gib(change.freed),
+        "used_gib": interval(change.used),
+        "host_gib": interval(change.host),
+        "freed_gib": gib(change.freed),
         "verdict": change.verdict,
         "stacked": len(change.parts) or 1,
     }
@@ -123,24 +123,16 @@ def _setting_json(setting: Setting) -> dict[str, Any]:
 def _accelerator_json(on: OnAccelerator) -> dict[str, Any]:
     return {
         "gpu": on.gpu,
-        "usable_gib": _gib(on.usable),
+        "usable_gib": gib(on.usable),
         "gpus_per_node": on.gpus_per_node,
         "nodes": on.nodes,
-        "used_gib": _interval(on.estimate.memory.used),
+        "used_gib": interval(on.estimate.memory.used),
         "verdict": on.verdict,
         "stated": on.stated,
         "sequences": on.sequences,
         "lacks": on.lacks or None,
         "with": None if on.change is None else _change_json(on.change),
     }
-
-
-def _gib(size: float | None) -> float | None:
-    return None if size is None else round(size / GIB, 4)
-
-
-def _interval(value: Interval | None) -> dict[str, float | None] | None:
-    return None if value is None else {n: _gib(getattr(value, n)) for n in ("low", "expected", "high")}
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -354,8 +346,8 @@ def as_markdown(found: Sequence[JobFit]) -> str:
         fit, job = item.fit, item.job
         used = fit.base.memory.used
         span = f"{used.expected / GIB:.1f} GiB ({used.low / GIB:.1f}–{used.high / GIB:.1f}) per GPU, " if used else ""
-        lines += ["" if lines else None, f"### `{_cell(job.name)}`", "", f"{span}{SAYS.get(fit.base.memory.verdict)}"]  # type: ignore[list-item]
-        lines += ["", *(f"- {_cell(text.strip())}" for text in _answers(item))]
+        lines += ["" if lines else None, f"### `{cell(job.name)}`", "", f"{span}{SAYS.get(fit.base.memory.verdict)}"]  # type: ignore[list-item]
+        lines += ["", *(f"- {cell(text.strip())}" for text in _answers(item))]
         shown = [c for c in (*fit.changes, *fit.stacked, *fit.spare) if c.verdict in FITTING]
         if shown:
             lines += ["", "| change | GiB per GPU | result | cost |", "| --- | ---: | --- | --- |"]
@@ -363,7 +355,7 @@ def as_markdown(found: Sequence[JobFit]) -> str:
                 need = f"{change.used.expected / GIB:.1f}" if change.used else ""
                 result = "differs" if change.changes_training_result else "same"
                 words = settings_words(change.settings) or change.words
-                lines.append(f"| {_cell(words)} | {need} | {result} | {_cell(change.cost)} |")
+                lines.append(f"| {cell(words)} | {need} | {result} | {cell(change.cost)} |")
         if fit.accelerators:
             lines += [
                 "",
@@ -372,10 +364,6 @@ def as_markdown(found: Sequence[JobFit]) -> str:
             ]
             for on in fit.accelerators:
                 need = f"{on.estimate.memory.used.expected / GIB:.1f}" if on.estimate.memory.used else ""
-                words = _cell(on.change.words) if on.change else ""
-                lines.append(f"| {_cell(on.gpu)} | {on.gpus} | {need} | {on.usable / GIB:.1f} | {words} |")
+                words = cell(on.change.words) if on.change else ""
+                lines.append(f"| {cell(on.gpu)} | {on.gpus} | {need} | {on.usable / GIB:.1f} | {words} |")
     return "\n".join(line for line in lines if line is not None) + "\n"
-
-
-def _cell(text: str) -> str:
-    return harmless(" ".join(text.split())).replace("|", "\\|").replace("<", "&lt;").replace("`", "")

@@ -40,11 +40,12 @@ def render(result: RunResult, options: Options) -> str:
 def _row(finding: Finding) -> str:
     place = finding.reported_path + (f":{finding.primary.start.line}" if finding.primary else "")
     rule = f"[{finding.code}]({finding.url})" if is_address(finding.url) else finding.code
-    what = _cell(finding.message) + (f"<br>help: {_cell(finding.help)}" if finding.help else "")
-    return f"| {finding.severity} | {rule} | `{_cell(place).replace('`', '')}` | {what} |"
+    what = cell(finding.message) + (f"<br>help: {cell(finding.help)}" if finding.help else "")
+    return f"| {finding.severity} | {rule} | `{cell(place).replace('`', '')}` | {what} |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Text for a cell of a table: on one line, what Markdown and HTML would take as their own written out."""
     shown = harmless(" ".join(text.split()))
     for character, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "\\`"), ("*", "\\*")):
         shown = shown.replace(character, written)

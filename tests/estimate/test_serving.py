@@ -16,9 +16,10 @@ from cfglint.estimate.serving.model_source import without_format
 from cfglint.estimate.serving.parallel import pipeline_stages
 from cfglint.estimate.serving.quantized import scheme_from_config, scheme_from_name
 from cfglint.estimate.serving.settings_in_force import read_number
-from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict
+from cfglint.estimate.serving.verdicts import cache_verdict
 from cfglint.estimate.serving.versions import engine_laws, read_version
 from cfglint.estimate.serving.weights import allocated
+from cfglint.estimate.verdict import verdict_for
 from cfglint.jobs.facts import UNKNOWN, CatalogueOrigin, SettingOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, ServingJob, with_facts
 
@@ -521,7 +522,7 @@ def test_cache_types() -> None:
 
 
 def test_verdicts_follow_the_interval() -> None:
-    assert [memory_verdict(Interval(8, 9, 10), size) for size in (11, 9.5, 8.5, 7)] == [
+    assert [verdict_for(Interval(8, 9, 10), size) for size in (11, 9.5, 8.5, 7)] == [
         "fits",
         "tight",
         "likely-oom",

@@ -15,9 +15,9 @@ from cfglint.estimate.serving.kv_layout import attention_bytes, cache_dtype_byte
 from cfglint.estimate.serving.precision import weight_scheme
 from cfglint.estimate.serving.rank import CONTEXT, MIB
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
-from cfglint.estimate.serving.verdicts import memory_verdict
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights
+from cfglint.estimate.verdict import verdict_for
 
 SCORE_BYTES = 4
 STATE_BYTES = 4
@@ -126,7 +126,7 @@ def estimate_llamacpp(
     if memory.capacity is None:
         memory.missing.append("gpu")
     else:
-        memory.verdict = memory_verdict(memory.used, memory.capacity)
+        memory.verdict = verdict_for(memory.used, memory.capacity)
     return estimate
 
 

@@ -26,8 +26,9 @@ from cfglint.estimate.serving.precision import (
 )
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
-from cfglint.estimate.serving.verdicts import memory_verdict, worst
+from cfglint.estimate.serving.verdicts import worst
 from cfglint.estimate.serving.weights import RankWeights, rank_weights
+from cfglint.estimate.verdict import verdict_for
 from cfglint.formulas import GIB
 
 MIB = 2**20
@@ -199,7 +200,7 @@ def report(
         "profile": weights.bytes + shares.activation.expected,
         "serve": held.expected,
     }
-    verdicts = [memory_verdict(memory.used, rank.capacity)]
+    verdicts = [verdict_for(memory.used, rank.capacity)]
     verdicts.append(
         "oom" if cache.high <= 0 else "likely-oom" if cache.expected <= 0 else "tight" if cache.low <= 0 else "fits"
     )

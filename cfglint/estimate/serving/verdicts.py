@@ -5,15 +5,6 @@ from __future__ import annotations
 from cfglint.estimate.result import Interval
 
 
-def memory_verdict(used: Interval, capacity: float) -> str:
-    """``oom`` when even the low end exceeds the capacity, ``likely-oom`` when the expected does, ``tight`` the high."""
-    if used.low > capacity:
-        return "oom"
-    if used.expected > capacity:
-        return "likely-oom"
-    return "tight" if used.high > capacity else "fits"
-
-
 def cache_verdict(cache: Interval, largest: Interval | None, wanted: int | None) -> str:
     """Verdict of a KV cache of so many bytes that holds one request of up to ``largest`` tokens."""
     if cache.high <= 0:

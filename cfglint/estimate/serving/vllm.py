@@ -38,9 +38,10 @@ from cfglint.estimate.serving.parallel import Sharding, pipeline_stages
 from cfglint.estimate.serving.precision import checkpoint_scheme, model_element_bytes, weight_scheme
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
-from cfglint.estimate.serving.verdicts import cache_verdict, memory_verdict, worst
+from cfglint.estimate.serving.verdicts import cache_verdict, worst
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
+from cfglint.estimate.verdict import verdict_for
 from cfglint.formulas import GIB
 from cfglint.source.whole_number import whole_number
 
@@ -826,7 +827,7 @@ class _Vllm:
         loading = Interval(
             min(load, stage.weights.low - offload), stage.weights.bytes + stage.extra - offload, load * 1.01
         )
-        verdicts = [memory_verdict(loading, self.capacity - CONTEXT_LOW), memory_verdict(used, self.capacity)]
+        verdicts = [verdict_for(loading, self.capacity - CONTEXT_LOW), verdict_for(used, self.capacity)]
         blocks = stage.blocks
         largest: Interval | None = None
         if settings.max_model_len and not settings.auto_length:
