@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from plots import quantile
-from score_training import GIB, training_job
+from score_training import training_job
 
 from cfglint.catalog.architecture import architecture_from_config
 from cfglint.catalog.models import architecture_of, models, row_to_config
@@ -30,6 +30,7 @@ from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.families import ENCODERS, style_of
 from cfglint.estimate.training.plan import resolve
+from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 
 TRAIN = Path("../shared/oracle/train.jsonl")

@@ -11,10 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from score_serving import GIB, serving_job
+from score_serving import serving_job
 
 from cfglint.estimate.result import ServingEstimate
 from cfglint.estimate.serving import estimate_serving
+from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 
 CACHES: tuple[tuple[str, int, int, float, int], ...] = (

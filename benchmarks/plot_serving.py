@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from plots import Point, quantile, scatter
-from score_serving import GIB, figures, serving_job
+from score_serving import figures, serving_job
 
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import estimate_serving
 from cfglint.estimate.serving.versions import read_version
+from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 
 COLOURS = {"high": "#1f5fa8", "medium": "#d98a1b", "low": "#9a9a9a"}

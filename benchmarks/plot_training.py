@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plots import Point, quantile, scatter
-from score_training import GIB, pairs, read_rows, training_job
+from score_training import pairs, read_rows, training_job
 
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.device import regime_of
 from cfglint.estimate.training.intervals import residual_regime
 from cfglint.estimate.training.plan import resolve
+from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 
 SHOWN = {

@@ -18,12 +18,11 @@ from typing import Any
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import estimate_serving
+from cfglint.formulas import GIB
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import ServingJob
 from cfglint.jobs.models import ModelSearch
-
-GIB = 2**30
 
 
 def serving_job(mapping: dict[str, Any], search: ModelSearch) -> ServingJob:

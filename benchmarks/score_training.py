@@ -24,12 +24,12 @@ from cfglint.catalog.architecture import architecture_from_config
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
+from cfglint.formulas import GIB
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import ModelFacts, TrainingJob
 from cfglint.jobs.models import ModelSearch
 
-GIB = 2**30
 FIELDS = {"allocated_gib": "allocated", "reserved_gib": "reserved", "process_gib": "used"}
 
 

@@ -21,10 +21,10 @@ from score_serving import serving_job
 from cfglint.catalog.models import Model, architecture_of, models
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.serving import estimate_serving
+from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 from cfglint.jobs.named_models import without_format
 
-GIB = 2**30
 ENGINES = (
     ("vllm", "0.6.6"), ("vllm", "0.11.0"), ("vllm", "0.19.0"), ("vllm", "0.25.1"), ("vllm", "0.33.0"), ("vllm", None),
     ("sglang", "0.4.6"), ("sglang", "0.5.9"), ("tgi", "3.0.0"), ("trtllm", "0.20.0"), ("lmdeploy", "0.9.0"), ("llama.cpp", None),

@@ -23,6 +23,7 @@ from typing import Any
 
 from cfglint.discovery import discover
 from cfglint.estimate import estimate
+from cfglint.formulas import GIB
 from cfglint.jobs.job import Job, ServingJob, with_facts
 from cfglint.lint.engine import understand
 from cfglint.settings import SettingsResolver
@@ -31,7 +32,6 @@ from cfglint.source import read_file
 JOBS = Path(__file__).parents[1] / "tests" / "jobs" / "twenty"
 AGREE = 0.05
 """Relative difference of two tellings' estimates that counts as none."""
-GIB = 2**30
 HARDWARE = ("gpu", "gpus_per_node", "nodes", "world_size")
 """Facts of ``facts.json`` that are read from the job's hardware, whatever files it was put together from."""
 

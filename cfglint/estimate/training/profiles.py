@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,6 @@ class Profile:
     """The reference model's parameters wait on the host."""
     shift_copy: bool = False
     """Where the release of transformers is not known: the loss copies the shifted logits (fms-main, fms-liger)."""
-    padding_mask: bool = False
     main_grads_fp32: bool = False
     """Gradients are accumulated in fp32 buffers made at start (Megatron ``main_grad``)."""
     fsdp_upcasts_trainable: bool = False
@@ -94,6 +93,10 @@ _TRAINER: Final = Profile(
 """Trainer: ``Accelerator.no_sync`` around all micro-steps but the last (transformers ``trainer.py``, accelerate ``accelerator.py``)."""
 _TRANSFORMERS: Final = replace(_TRAINER, defers_reduction="", defers_fsdp2="")
 """transformers' models in a loop of another kind."""
+_LOOP: Final[Mapping[str, Any]] = {"pads_dynamically": False, "hold_logits": True, "micro_batch_size": None}
+"""A training loop that a user writes around the model."""
+_OWN_SHARDING: Final = replace(_TRANSFORMERS, fsdp_upcasts_trainable=False, micro_batch_size=None)
+"""transformers' models under FSDP that the framework itself sets up, or under none."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
@@ -136,13 +139,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         mlp_kernel="fused",
         offloads_checkpoints=True,
     ),
-    "peft": replace(
-        _TRAINER, name="peft", pads_dynamically=False, kbit_upcast=True, hold_logits=True, micro_batch_size=None
-    ),
-    "accelerate": replace(_TRAINER, name="accelerate", pads_dynamically=False, hold_logits=True, micro_batch_size=None),
-    "deepspeed": replace(
-        _TRANSFORMERS, name="deepspeed", pads_dynamically=False, hold_logits=True, micro_batch_size=None
-    ),
+    "peft": replace(_TRAINER, name="peft", kbit_upcast=True, **_LOOP),
+    "accelerate": replace(_TRAINER, name="accelerate", **_LOOP),
+    "deepspeed": replace(_TRANSFORMERS, name="deepspeed", **_LOOP),
     "torchtune": Profile(
         "torchtune",
         weight_dtype="bf16",
@@ -221,7 +220,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # reduced in fp32 by FSDP's own mixed precision, torch.optim.AdamW; ``workers/actor/dp_actor.py``: no labels, so no fp32
     # logits, and flash-attn's cross entropy in place; the reference with ``CPUOffload(offload_params=True)``
     "verl": replace(
-        _TRANSFORMERS,
+        _OWN_SHARDING,
         name="verl",
         weight_dtype="fp32",
         compute_dtype="bf16",
@@ -230,57 +229,47 @@ PROFILES: Final[Mapping[str, Profile]] = {
         gradient_checkpointing="full",
         loss_kernel="triton",
         upcast_logits=False,
-        fsdp_upcasts_trainable=False,
-        micro_batch_size=None,
         offloads_reference=True,
     ),
     # OpenRLHF ``models/actor.py`` (Aug 2026): logits converted to fp32 after the model, flash-attn's cross entropy on them, not
     # in place (``models/utils.py``); DeepSpeed's own Adam, buckets "auto" (``utils/deepspeed/deepspeed_utils.py``)
     "openrlhf": replace(
-        _TRANSFORMERS,
+        _OWN_SHARDING,
         name="openrlhf",
         weight_dtype="bf16",
         compute_dtype="bf16",
         attention="flash2",
         loss_kernel="triton",
         loss_in_place=False,
-        fsdp_upcasts_trainable=False,
-        micro_batch_size=None,
     ),
     # NeMo-RL ``models/dtensor/parallelize.py`` and ``models/policy/workers/dtensor_policy_worker.py`` (Aug 2026): loaded in fp32,
     # FSDP2 with bf16 parameters, fp32 reduction and fp32 outputs; checkpoints around each norm, attention and MLP
     "nemo-rl": replace(
-        _TRANSFORMERS,
+        _OWN_SHARDING,
         name="nemo-rl",
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch",
-        fsdp_upcasts_trainable=False,
         checkpoints_sublayers=True,
-        micro_batch_size=None,
     ),
     # NeMo Automodel ``components/distributed/{config,parallelizer}.py``, ``components/loss/masked_ce.py`` (Aug 2026)
     "nemo-automodel": replace(
-        _TRANSFORMERS,
+        _OWN_SHARDING,
         name="nemo-automodel",
         compute_dtype="bf16",
         optimizer="adamw_torch",
-        fsdp_upcasts_trainable=False,
         checkpoints_sublayers=True,
         adapter_dtype="weight",
         defers_reduction="fp32",
-        micro_batch_size=None,
     ),
     # ROLL ``distributed/strategy/fsdp2_strategy.py`` and ``models/model_providers.py`` (Aug 2026): trained models in fp32 under
     # FSDP2, in the compute dtype under DeepSpeed; logits of the model as they are
     "roll": replace(
-        _TRANSFORMERS,
+        _OWN_SHARDING,
         name="roll",
         compute_dtype="bf16",
         attention="flash2",
-        fsdp_upcasts_trainable=False,
         defers_reduction="fp32",
-        micro_batch_size=None,
     ),
     # prime-rl ``configs/trainer.py`` (Aug 2026): optimization_dtype and reduce_dtype float32, gathered in bf16, ``ac`` and
     # ``fused_lm_head_token_chunk_size`` on, AdamW of torch.optim
@@ -337,11 +326,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norms_follow_autocast=False,
     ),
     # PyTorch Lightning: ``training_step`` keeps the loss alone, so no logits live on
-    "lightning": replace(_TRANSFORMERS, name="lightning", fsdp_upcasts_trainable=False, micro_batch_size=None),
+    "lightning": replace(_OWN_SHARDING, name="lightning"),
     # llama-cookbook ``utils/train_utils.py`` and xtuner ``engine``: loops of their own, which reduce in every micro-step
-    "llama-cookbook": replace(
-        _TRANSFORMERS, name="llama-cookbook", pads_dynamically=False, hold_logits=True, micro_batch_size=None
-    ),
+    "llama-cookbook": replace(_TRANSFORMERS, name="llama-cookbook", **_LOOP),
     "xtuner": replace(_TRANSFORMERS, name="xtuner"),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),
 }

@@ -13,6 +13,7 @@ from typing import Final
 
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import Interval
+from cfglint.formulas import GIB
 from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob
 
@@ -68,7 +69,7 @@ def shared_use(
     if not rollout.sleeps:
         return Interval(used.low + low, used.expected + expected, used.high + high), expected
     waiting = Interval(0.0, 0.0, 0.0) if rollout.trainer_sleeps else resident
-    left = ASLEEP_GIB * 2**30
+    left = ASLEEP_GIB * GIB
     return (
         Interval(
             max(used.low, waiting.low + low),
