@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from plots import quantile
+
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import estimate_serving
@@ -96,7 +98,7 @@ def main() -> None:
     for name, values in errors.items():
         sizes = sorted(abs(v) for v in values)
         held = f"{statistics.mean(inside[name]):7.1%}" if inside[name] else ""
-        p95 = sizes[min(len(sizes) - 1, int(0.95 * len(sizes)))]
+        p95 = quantile(sizes, 0.95)
         print(
             f"{name:20} {len(values):4} {absent[name]:6} {statistics.mean(values):+7.1%} {statistics.median(sizes):7.1%} {p95:7.1%} {sizes[-1]:7.1%} {held}"
         )

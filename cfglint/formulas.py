@@ -19,6 +19,8 @@ from typing import Final
 
 GIB: Final = 2**30
 """Bytes of a GiB, the unit of every memory figure of cfglint and of ``nvidia-smi``'s MiB."""
+MIB: Final = 2**20
+"""Bytes of a MiB."""
 GB: Final = 10**9
 """Bytes of a GB, the unit on an accelerator's box and of code that divides by ``1e9``."""
 

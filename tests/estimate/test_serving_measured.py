@@ -25,10 +25,9 @@ KNOWN_ABSENT = 0.12
 
 @pytest.fixture(scope="module")
 def scored() -> list[tuple[dict[str, Any], Any]]:
-    spec = importlib.util.spec_from_file_location("score_serving", ROOT / "benchmarks" / "score_serving.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")  # its scripts import each other by their names
+        module = importlib.import_module("score_serving")
     search = module.ModelSearch(ROOT, {})
     rows = [json.loads(line) for line in CASES.read_text().splitlines() if line.strip()]
     rows = [row for row in rows if row.get("scored", True) and row["confidence"] == "high"]

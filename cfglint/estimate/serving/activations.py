@@ -17,7 +17,6 @@ from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import vision_data
 from cfglint.formulas import GIB
 
-MIB = 2**20
 V1_RESIDUALS = 4
 """Hidden-size buffers alive while the MLP runs: attention output, old and new residual, normed input (torch.compile)."""
 V0_RESIDUALS = 3

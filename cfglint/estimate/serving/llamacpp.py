@@ -13,11 +13,12 @@ from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimat
 from cfglint.estimate.serving.host import host_memory
 from cfglint.estimate.serving.kv_layout import attention_bytes, cache_dtype_bytes, is_recurrent, state_bytes_per_layer
 from cfglint.estimate.serving.precision import weight_scheme
-from cfglint.estimate.serving.rank import CONTEXT, MIB
+from cfglint.estimate.serving.rank import CONTEXT
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
 from cfglint.estimate.serving.weights import RankWeights
 from cfglint.estimate.verdict import verdict_for
+from cfglint.formulas import MIB
 
 SCORE_BYTES = 4
 STATE_BYTES = 4

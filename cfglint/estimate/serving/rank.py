@@ -31,7 +31,6 @@ from cfglint.estimate.serving.weights import RankWeights, rank_weights
 from cfglint.estimate.verdict import verdict_for
 from cfglint.formulas import GIB
 
-MIB = 2**20
 CONTEXT = 0.5 * GIB
 """CUDA context and loaded kernels (OVERHEADS.md section 2: 0.25 to 0.95 GiB)."""
 RESIDUALS = 4

@@ -11,7 +11,6 @@ from cfglint.catalog.accelerators import GDDR_ECC, Accelerator
 from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate, ServingEstimate
 from cfglint.estimate.serving.activations import (
-    MIB,
     PIXEL_CHANNELS,
     Profile,
     ProfiledPeak,
@@ -39,10 +38,10 @@ from cfglint.estimate.serving.precision import checkpoint_scheme, model_element_
 from cfglint.estimate.serving.settings_in_force import SettingsInForce
 from cfglint.estimate.serving.unified import shares_host_memory
 from cfglint.estimate.serving.verdicts import cache_verdict, worst
-from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws
+from cfglint.estimate.serving.versions import EngineLaws, EngineVersion, engine_laws, read_version
 from cfglint.estimate.serving.weights import RankWeights, draft_head_bytes, lora_slot_bytes, rank_weights
 from cfglint.estimate.verdict import verdict_for
-from cfglint.formulas import GIB
+from cfglint.formulas import GIB, MIB
 from cfglint.source.whole_number import whole_number
 
 DEFAULT_BLOCK = 16
@@ -62,11 +61,9 @@ ACTIVATION_ERROR = {"sampler": 0.03, "forward": 0.12, "encoder": 0.30, "compile"
 FP32_BYTES, FRAMES = 4, 2
 """Bytes of a pixel as the old engine moves it to the device, and frames that a patch covers."""
 UNKNOWN_VERSION_ERROR = 0.10
-FIRST_V1 = EngineVersion((0, 8), "0.8", False)
-"""The first release whose default engine is V1: a version that nobody states may be this old."""
 AMD_PEAK, AMD_NON_TORCH = 3.0, 2.4 * GIB
-"""What ROCm may take at most: a peak of so many times the law's, and so much beside torch. One log of 0.29.1 on an MI300X shows
-2.8 times and 2.27 GiB (11.88 consumed less the weights)."""
+"""What ROCm may take at most: a peak of so many times the law's, and so much beside torch. Fitted on one log: 0.29.1 on an MI300X
+shows 2.8 times and 2.27 GiB (11.88 consumed less the weights)."""
 AMD_NOTE = "the laws of the activation peak, of graphs and of non-torch memory were measured on NVIDIA's devices"
 GEFORCE = ("RTX-20", "RTX-30", "RTX-40", "RTX-50", "GTX")
 SORT_BYTES = 36
@@ -351,7 +348,9 @@ class _Vllm:
         if self.version.release is None:
             low = min(
                 low,
-                self.laws.value("non_torch", FIRST_V1)["single" if self.sharding.tensor == 1 else "parallel_other"][0],
+                self.laws.value("non_torch", self._oldest_v1())[
+                    "single" if self.sharding.tensor == 1 else "parallel_other"
+                ][0],
             )
         if self.gpu is not None and shares_host_memory(self.gpu):
             ranks = "single" if self.sharding.tensor * self.sharding.pipeline == 1 else "parallel"
@@ -538,6 +537,10 @@ class _Vllm:
         self._fill(estimate, settings, parts)
         return estimate
 
+    def _oldest_v1(self) -> EngineVersion:
+        """How old a version that nobody states may be."""
+        return read_version(self.laws.constant("first_v1"))
+
     def _swap(self) -> float:
         """GiB of pinned memory for swapped blocks, which the old engine alone has."""
         if self.runner != "V0":
@@ -573,7 +576,7 @@ class _Vllm:
         spread = 0.0 if self.gpu is None or self.gpu.usable_measured else 0.015
         least = settings.utilization
         if self.version.release is None and s.number("gpu_memory_utilization") is None:
-            least = min(least, float(self.laws.value("gpu_memory_utilization", FIRST_V1)))
+            least = min(least, float(self.laws.value("gpu_memory_utilization", self._oldest_v1())))
         requested = Interval(
             capacity * (1 - spread) * least,
             capacity * settings.utilization,

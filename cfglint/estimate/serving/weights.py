@@ -14,10 +14,10 @@ from cfglint.catalog.architecture import Architecture, Tensor
 from cfglint.estimate.serving.parallel import Sharding
 from cfglint.estimate.serving.quantized import Scheme
 from cfglint.estimate.serving.versions import rotary_data
+from cfglint.formulas import MIB
 
 VOCABULARY_PADDING = 64
 """``DEFAULT_VOCAB_PADDING_SIZE`` of vLLM's vocab_parallel_embedding.py."""
-MIB = 2**20
 LARGE_ALLOCATION = 10 * MIB
 LARGE_ROUNDING = 2 * MIB
 LARGEST_UNSPLIT = MIB
