@@ -208,7 +208,7 @@ def parameter_count(job: TrainingJob) -> int:
     return total if isinstance(total, int) else 0
 
 
-def adapters(job: TrainingJob) -> bool | None:
+def trains_adapters(job: TrainingJob) -> bool | None:
     """Whether adapters are trained rather than the weights; None where the method is not known."""
     method = job.value("method")
     if not isinstance(method, str):

@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, argument, parameter_count, shown, trainer_readings
+from ..trainer import argument, parameter_count, shown, trainer_readings, trains_adapters
 
 LARGE_MODEL = 3_000_000_000
 """Parameters from which a model's fine-tuning rates are well below those of small encoders."""
@@ -116,7 +116,7 @@ class LearningRateOutOfRange(Rule):
         if not isinstance(optimizer, str) or not optimizer.startswith(ADAMS) or parameter_count(job) < LARGE_MODEL:
             return
         bounds = {name: value for name, value in self.options.items() if isinstance(value, (int, float))}
-        if adapters(job):
+        if trains_adapters(job):
             low, high, usual = bounds.get("adapter_least"), bounds.get("adapter_most"), "1e-5 to 1e-3 is usual"
             what = "adapters"
         elif job.value("quantization"):

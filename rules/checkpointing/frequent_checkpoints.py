@@ -9,7 +9,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, argument_number, argument_on, shown
+from ..trainer import argument_number, argument_on, shown, trains_adapters
 from .intervals import applies, saving
 
 STATE_BYTES_PER_PARAMETER = 14
@@ -75,7 +75,7 @@ class FrequentCheckpoints(Rule):
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        if not applies(job) or adapters(job) is not False:
+        if not applies(job) or trains_adapters(job) is not False:
             return
         save, stated, total = saving(job), argument_number(job, "save_steps"), argument_number(job, "max_steps")
         only = argument_on(job, "save_only_model")

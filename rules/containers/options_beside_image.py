@@ -14,7 +14,8 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import SourceFile
 from cfglint.source.shell import Word
 
-from ..serving.server import docker_run, launch_of, runs
+from ..serving.server import docker_run, engine, launch_of, runs
+from .gpus_not_passed import CUDA_IMAGES
 
 ENGINE_OPTIONS = frozenset({
     "model", "model-id", "model-path", "served-model-name", "tensor-parallel-size", "tp", "tp-size", "num-shard", "max-model-len",
@@ -22,13 +23,13 @@ ENGINE_OPTIONS = frozenset({
     "quantize", "trust-remote-code", "enforce-eager", "enable-prefix-caching", "max-total-tokens", "max-input-tokens",
 })  # fmt: skip
 """Options of engines that Docker has none of."""
-IMAGES = frozenset({"vllm-openai", "sglang", "text-generation-inference", "lmdeploy"})
-"""Images of the engines' projects."""
 DOCKER_OPTIONS = frozenset({
     "--gpus", "--ipc", "--shm-size", "-v", "--volume", "-p", "--publish", "-e", "--env", "--runtime", "--network", "--rm", "-d",
-    "--restart", "--mount", "--ulimit", "--privileged", "--device",
+    "--restart", "--mount", "--ulimit", "--privileged",
 })  # fmt: skip
-"""Options of Docker that no engine has by that name."""
+"""Options of Docker that no engine has by that name, but for the next list. ``--device`` is one of SGLang, LMDeploy and others."""
+BOTH = {"tgi": frozenset({"-p", "-e", "--env"}), "llama.cpp": frozenset({"-p", "-e", "-v"})}
+"""Of these, what an engine has itself: TGI a port (launcher/src/main.rs), llama.cpp a prompt (common/arg.cpp)."""
 
 
 class OptionsBesideImage(Rule):
@@ -54,6 +55,16 @@ class OptionsBesideImage(Rule):
         example(
             "serve.sh",
             "docker run --gpus all --ipc=host vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct --dtype half",
+        ),
+        example(
+            "serve.sh",
+            "docker run --gpus all lmsysorg/sglang:v0.5.3 python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --device cuda",
+            note="SGLang has an option of that name, too",
+        ),
+        example(
+            "serve.sh",
+            "docker run --gpus all ghcr.io/huggingface/text-generation-inference:3.3.5 --model-id Qwen/Qwen2.5-7B-Instruct -p 8080",
+            note="-p is the port of TGI's launcher",
         ),
     )
     bad = (
@@ -81,7 +92,7 @@ class OptionsBesideImage(Rule):
         for document in file.documents:
             for launch in launches(document):
                 run = docker_run(launch)
-                if run is None or basename(run.image.text.split("@")[0]).split(":")[0] not in IMAGES:
+                if run is None or basename(run.image.text.split("@")[0]).split(":")[0] not in CUDA_IMAGES:
                     continue
                 before = [(name, words[0]) for name, words in run.options.items() if name in ENGINE_OPTIONS and words]
                 if before:
@@ -99,7 +110,7 @@ class OptionsBesideImage(Rule):
             return
         if "entrypoint" in run.options:
             return
-        behind = [word for word in run.arguments if _docker_option(word)]
+        behind = [word for word in run.arguments if _docker_option(word, engine(job))]
         if behind:
             yield self.finding(
                 f"{', '.join(word.text for word in behind)} behind the image goes to the server, not to Docker",
@@ -109,5 +120,5 @@ class OptionsBesideImage(Rule):
             )
 
 
-def _docker_option(word: Word) -> bool:
-    return not word.quoted and word.text.partition("=")[0] in DOCKER_OPTIONS
+def _docker_option(word: Word, engine: str) -> bool:
+    return not word.quoted and word.text.partition("=")[0] in DOCKER_OPTIONS - BOTH.get(engine, frozenset())

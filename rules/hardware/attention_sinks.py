@@ -10,8 +10,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from ..serving.server import all_below, attention_backend, before, runs_vllm, served
+from .capability import HOPPER
 
-HOPPER = (9, 0)
 WITH_SINKS = ("gpt_oss",)
 """Model types whose attention has learned sinks."""
 

@@ -22,11 +22,10 @@ from ..serving.server import (
     text,
     version,
 )
+from .capability import ADA, AMPERE
 
-AMPERE = (8, 0)
 NAMED = {"TRITON_ATTN": (8, 9), "FLASH_ATTN": (9, 0)}
 """Backends chosen by name and the compute capability their FP8 cache needs: Triton's conversion, FlashAttention 3."""
-ADA = (8, 9)
 PREFIX_KERNEL = ("enable_chunked_prefill", "enable_prefix_caching")
 FLASHINFER_SINCE = "0.11.1"
 """From here on vLLM asks its backends in turn, and FlashInfer's takes the cache (platforms/cuda.py of 0.11.0 and 0.11.1)."""

@@ -10,8 +10,8 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from ..serving.server import all_below, before, checkpoint_method, runs_vllm, text
+from .capability import ADA
 
-ADA = (8, 9)
 MARLIN_SINCE = "0.6"
 """Sampled releases before it (0.4.3) refuse FP8 below Ada: quantization-capability's finding."""
 

@@ -41,7 +41,7 @@ class RocmQuantization(Rule):
 
     How sure: the lists were read from seven releases of vLLM (0.6.6 to 0.33.0) and from SGLang 0.5.23. A stated release of
     vLLM counts as the two samples around it: an error where neither has the method. Without one it is a warning where neither
-    0.18.1 nor 0.33.0 has it; for SGLang, too. Forks for ROCm may take more.
+    0.18.1 nor 0.33.0 has it; for SGLang and later releases, too. Forks for ROCm may take more.
     """
 
     code = "HWF111"
@@ -93,7 +93,9 @@ class RocmQuantization(Rule):
         method = asked.value.lower() if asked is not None else own
         if method is None or method in _taken(job):
             return
-        sure = engine(job) == "vllm" and exact_version(job) is not None and (asked is not None or certain)
+        newest = list(VLLM)[-1]
+        read = before(job, newest) or exact_version(job) == newest
+        sure = engine(job) == "vllm" and exact_version(job) is not None and read and (asked is not None or certain)
         yield self.finding(
             f"{engine_title(job)}{f' {version(job)}' if version(job) else ''} does not take {method} on AMD's GPUs",
             asked or job.model_id,

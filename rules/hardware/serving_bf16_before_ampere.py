@@ -13,8 +13,8 @@ from cfglint.lint.rule import Rule, example
 
 from ..precision.serving_fp16_refused import REFUSED
 from ..serving.server import all_below, before, dtype, readings, runs_vllm, served, since, stated, version
+from .capability import AMPERE
 
-AMPERE = (8, 0)
 FALLS_BACK_BY = "0.9.0"
 """The first release in which ``auto`` takes another dtype where the GPU has no bf16; 0.8.5 refuses."""
 REFUSES_UNTIL = "0.9"

@@ -10,6 +10,7 @@ from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
 from ..serving.server import all_below, checkpoint_method, runs, served, since, text
+from .capability import ADA
 
 LOWEST = {
     "fp8": (8, 0), "w8a8_fp8": (8, 9), "w8a8_int8": (7, 5), "blockwise_int8": (8, 0), "awq_marlin": (8, 0),
@@ -17,7 +18,6 @@ LOWEST = {
     "mxfp4": (8, 0), "mxfp8": (9, 4), "w4afp8": (9, 0), "petit_nvfp4": (9, 0), "bitsandbytes": (7, 0), "moe_wna16": (7, 0),
 }  # fmt: skip
 """``get_min_capability`` of each method in SGLang 0.5.23 (srt/layers/quantization); the milder where several stand."""
-ADA = (8, 9)
 
 
 class SglangQuantizationCapability(Rule):

@@ -12,7 +12,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, argument, argument_number, argument_on, trainer_readings, word
+from ..trainer import argument, argument_number, argument_on, trainer_readings, trains_adapters, word
 
 COLOCATES_FROM = "1.0"
 """First TRL release whose ``vllm_mode`` is ``colocate`` where it is not stated."""
@@ -145,7 +145,7 @@ class ColocatedVllmShare(Rule):
             return
         if sleeps and (not isinstance(asleep, (int, float)) or share.value < asleep):
             return
-        severity: Severity = "info" if adapters(job) or sleeps or open_release else "warning"
+        severity: Severity = "info" if trains_adapters(job) or sleeps or open_release else "warning"
         yield self.finding(
             f"vLLM keeps {share.value:.0%} of each GPU{' while it is awake' if sleeps else ''}"
             f"{' (by default)' if by_framework else ''}, {1 - share.value:.0%} is left "

@@ -12,7 +12,7 @@ from cfglint.lint.finding import Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
 from ..consistency.mismatch import complete
-from ..trainer import adapters, sections
+from ..trainer import sections, trains_adapters
 
 KEYS = ("fsdp_state_dict_type", "state_dict_type")
 FULL_BYTES = 12
@@ -86,7 +86,7 @@ class FullStateDict(Rule):
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         total = job.architecture.total_parameters if job.architecture is not None else None
         stated = self._stated(job)
-        if stated is None or adapters(job) is not False or not isinstance(total, int):
+        if stated is None or trains_adapters(job) is not False or not isinstance(total, int):
             return
         method = job.fact("method")
         own_script = not complete(job) and (method is None or isinstance(method.origin, DefaultOrigin))

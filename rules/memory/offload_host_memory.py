@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Parameter, Rule, example
 
-from ..trainer import adapters, parameter_count, uses_deepspeed
+from ..trainer import parameter_count, trains_adapters, uses_deepspeed
 
 STATE_BYTES = 12
 """fp32 copy and two fp32 moments of each trained parameter, which DeepSpeed's CPU Adam steps on the host."""
@@ -96,7 +96,7 @@ class OffloadHostMemory(Rule):
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
         optimizer, parameters = job.offload_optimizer, job.offload_parameters
-        if optimizer is None or optimizer.value != "cpu" or job.partial or adapters(job) is not False:
+        if optimizer is None or optimizer.value != "cpu" or job.partial or trains_adapters(job) is not False:
             return
         if not job.zero_stage or not uses_deepspeed(job):
             return

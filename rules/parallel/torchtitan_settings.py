@@ -10,9 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from ..hardware.capability import below, described
-
-HOPPER = (9, 0)
+from ..hardware.capability import HOPPER, below, described
 
 
 class TorchtitanSettings(Rule):

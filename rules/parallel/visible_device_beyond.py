@@ -28,7 +28,8 @@ class VisibleDeviceBeyond(Rule):
 
     How sure: the number of GPUs is stated for the same container (Kubernetes limit, compose count or ids, ``--gpus``), and
     an id is not below it. CUDA sees the devices before the first id that does not exist: where those are as many as the server
-    uses (`0,1,2,3` for one GPU), nothing is said. With all GPUs given the ids are the host's, and nothing is said either.
+    uses (`0,1,2,3` for one GPU), nothing is said. With all GPUs given, or where the container is privileged or sets
+    ``NVIDIA_VISIBLE_DEVICES``, the ids may be the host's, and nothing is said either.
     """
 
     code = "PAR108"
@@ -61,12 +62,17 @@ class VisibleDeviceBeyond(Rule):
             "docker run --gpus all -e CUDA_VISIBLE_DEVICES=3 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct",
             note="all devices are given, so the ids are the host's",
         ),
+        example(
+            "serve.sh",
+            "docker run --gpus 1 --privileged -e CUDA_VISIBLE_DEVICES=3 vllm/vllm-openai:v0.18.1 Qwen/Qwen2.5-7B-Instruct",
+            note="a privileged container may see every device of the host",
+        ),
     )
     bad = (example("pod.yaml", _POD.format(ids="2"), count=1),)
 
     def check_serving(self, job: ServingJob, context: Context) -> Iterator[Finding]:
         launch = launch_of(job)
-        if launch is None or launch.image is None or not runs(job):
+        if launch is None or launch.image is None or not runs(job) or _may_see_others(launch):
             return
         word, count = launch.environment.get("CUDA_VISIBLE_DEVICES"), _given(launch)
         if word is None or count is None or not word.known or not IDS.fullmatch(word.text.strip()):
@@ -88,6 +94,16 @@ def _needed(job: ServingJob) -> int:
     """GPUs of a node that the server takes: tensor × pipeline, one where nothing is stated."""
     sizes = [job.value(f"{kind}_parallel_size") for kind in ("tensor", "pipeline")]
     return math.prod(size for size in sizes if isinstance(size, int) and size > 0)
+
+
+def _may_see_others(launch: Launch) -> bool:
+    """Whether the container may see devices beyond those it is given: it is privileged, or asks the runtime itself."""
+    run, container = docker_run(launch), launch.container
+    privileged = (run is not None and "privileged" in run.options) or (
+        container is not None
+        and (at(container, "privileged") is not None or at(container, "securityContext", "privileged") is not None)
+    )
+    return privileged or "NVIDIA_VISIBLE_DEVICES" in launch.environment
 
 
 def _given(launch: Launch) -> int | None:

@@ -43,14 +43,6 @@ def names(reading: Reading, *route: str | int) -> list[str]:
     return texts(reading.at(*route)) or []
 
 
-def trains_adapters(job: TrainingJob) -> bool | None:
-    """Whether adapters are trained rather than the weights; None where the method is not known."""
-    method = job.value("method")
-    if not isinstance(method, str):
-        return None
-    return any(part in ("lora", "qlora", "dora") for part in method.split("+"))
-
-
 def stored_quantization(job: TrainingJob) -> tuple[str, bool]:
     """How the checkpoint is quantized (``gptq``, ``awq`` …; empty: not, or not known) and whether its config says so.
 

@@ -11,7 +11,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .adapter_facts import trains_adapters
+from ..trainer import trains_adapters
 
 
 class CheckpointingWithoutInputGradients(Rule):

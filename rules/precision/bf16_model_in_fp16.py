@@ -11,7 +11,7 @@ from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Rule, example
 
 from ..peft.adapter_facts import stored_quantization
-from ..trainer import adapters
+from ..trainer import trains_adapters
 from .overflow_families import Match, family_of
 from .stated_precision import (
     bf16_instead,
@@ -204,7 +204,7 @@ class Bf16ModelInFp16(Rule):
 
     def _quantized(self, job: TrainingJob) -> tuple[str, ...]:
         method, _ = stored_quantization(job)
-        if method not in ("awq", "gptq") or not adapters(job):
+        if method not in ("awq", "gptq") or not trains_adapters(job):
             return ()
         return (f"most kernels for {method.upper()} compute in fp16: bitsandbytes' 4 bits with bf16 avoid it",)
 

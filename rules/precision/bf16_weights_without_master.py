@@ -10,7 +10,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Parameter, Rule, example
 
-from .stated_precision import inference_only, trains_adapters, uses_deepspeed, uses_fsdp
+from ..trainer import trains_adapters
+from .stated_precision import inference_only, uses_deepspeed, uses_fsdp
 
 PLAIN_OPTIMIZERS = (
     "adamw_torch",

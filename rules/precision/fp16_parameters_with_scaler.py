@@ -11,7 +11,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Confidence, Finding, Severity
 from cfglint.lint.rule import Rule, example
 
-from .stated_precision import both_half_types, inference_only, trains_adapters, uses_deepspeed, uses_fsdp
+from ..trainer import trains_adapters
+from .stated_precision import both_half_types, inference_only, uses_deepspeed, uses_fsdp
 
 ADAPTERS_IN_FP32_SINCE = "0.12"
 """First PEFT release that keeps trained adapters in fp32 over fp16 weights (``autocast_adapter_dtype``)."""

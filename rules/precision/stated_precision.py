@@ -90,14 +90,6 @@ def uses_fsdp(job: TrainingJob) -> bool:
     return job.fsdp is not None and job.fsdp.value not in ("none", "no_shard")
 
 
-def trains_adapters(job: TrainingJob) -> bool | None:
-    """Whether only adapters are trained; None where the method is not known."""
-    method = job.method
-    if method is None or not isinstance(method.value, str):
-        return None
-    return any(part in ("lora", "qlora", "dora") for part in method.value.split("+"))
-
-
 def deepspeed_sections(reading: Reading) -> Iterator[Route]:
     """Routes of DeepSpeed's own settings in a reading: the whole file, or the mapping a trainer's file holds."""
     if reading.dialect == "deepspeed":

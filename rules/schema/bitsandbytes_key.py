@@ -8,12 +8,10 @@ from typing import Final
 from cfglint.dialects.schema import load_schema
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Route
-
-from .standing import written
 
 _SAVED: Final = frozenset({"_load_in_4bit", "_load_in_8bit", "quant_method", "modules_to_not_convert", "quant_type"})
 """Keys that ``BitsAndBytesConfig.to_dict`` writes besides its arguments, and Accelerate's name for skipped modules."""
@@ -119,7 +117,7 @@ class BitsandbytesKey(Rule):
             meant = _meant(name, list(schema.keys))
             edit = rename_key(reading, (*place, name), meant) if meant else None
             yield self.finding(
-                f"BitsAndBytesConfig has no {written((*place, name))}: it is dropped and the default is in force",
+                f"BitsAndBytesConfig has no {route_text((*place, name))}: it is dropped and the default is in force",
                 reading.origin(*place, name),
                 help=f"is {meant} meant?" if meant else "remove it",
                 fixes=(Fix(f"rename to {meant}", (edit,), safe=False),) if edit else (),

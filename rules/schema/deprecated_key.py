@@ -8,12 +8,12 @@ from dataclasses import replace
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_at_least, always_below, exact
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
 from .removed_key import AXOLOTL_ATTENTION, NOTHING_SAID, advice
-from .standing import StatedKey, stated_keys, title, written
+from .standing import StatedKey, stated_keys, title
 
 
 class DeprecatedKey(Rule):
@@ -115,7 +115,7 @@ class DeprecatedKey(Rule):
             yield replace(self._finding(reading, rest), persona="strict")
 
     def _finding(self, reading: Reading, keys: list[StatedKey]) -> Finding:
-        words = [f"{written(k.route)} (since {title(k.owner)} {k.info.deprecated_in})" for k in keys]
+        words = [f"{route_text(k.route)} (since {title(k.owner)} {k.info.deprecated_in})" for k in keys]
         shown = ", ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
         edits = [
             edit

@@ -9,12 +9,12 @@ from typing import Final
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import replace_value
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Scalar
 
-from .standing import stated_version, table_of, values, written
+from .standing import stated_version, table_of, values
 from .wrong_type import complaint_of, is_exponent
 
 _NUMBER: Final = re.compile(r"([-+]?)(\d+)(\.\d*)?[eE]([-+]?)(\d+)")
@@ -123,7 +123,7 @@ class ExponentAsText(Rule):
             edit = replace_value(reading, route, number) if number else None
             reader = f"LLaMA-Factory before {FACTORY_READS_NUMBERS}" if perhaps else "the YAML reader"
             yield self.finding(
-                f"{written(route)}: {node.value} is text to {reader}, not a number",
+                f"{route_text(route)}: {node.value} is text to {reader}, not a number",
                 reading.origin(*route),
                 help=f"write {number}" if number else "write it as a number with a point and a signed exponent",
                 fixes=(Fix(f"write {number}", (edit,)),) if edit and number else (),

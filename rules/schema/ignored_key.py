@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
-from .standing import title, unknown_keys, written
+from .standing import title, unknown_keys
 
 
 class IgnoredKey(Rule):
@@ -87,7 +87,7 @@ class IgnoredKey(Rule):
             meant = meant or found.suggestions[0]
             edit = rename_key(reading, found.route, meant)
             yield self.finding(
-                f"{title(schema)} passes over {written(found.route)} without a word: no release has such a key",
+                f"{title(schema)} passes over {route_text(found.route)} without a word: no release has such a key",
                 reading.origin(*found.route),
                 help=f"is {meant} meant?",
                 fixes=(Fix(f"rename to {meant}", (edit,), safe=False),) if edit else (),

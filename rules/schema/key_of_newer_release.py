@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_below, exact
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding
+from cfglint.lint.finding import Finding, route_text
 from cfglint.lint.rule import Rule, example
 
-from .standing import stated_keys, table_of, title, written
+from .standing import stated_keys, table_of, title
 
 TRL_CONFIGS_SINCE = "0.8"
 """First TRL release with a command that reads config files."""
@@ -79,7 +79,7 @@ class KeyOfNewerRelease(Rule):
             effect = schema.unknown_effect(key.route[:-1], exact(key.stated))
             what = {"error": "which stops at it", "passed-on": "whose argument parser stops at it"}
             yield self.finding(
-                f"{written(key.route)} came with {title(key.owner)} {key.info.since}; the stated release is "
+                f"{route_text(key.route)} came with {title(key.owner)} {key.info.since}; the stated release is "
                 f"{(key.stated or '').strip()}, {what.get(effect, 'which passes over it without a word')}",
                 reading.origin(*key.route),
                 help=f"raise the release to {key.info.since}, or remove the key",

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_below
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding
+from cfglint.lint.finding import Finding, route_text
 from cfglint.lint.rule import Rule, example
 
 from .removed_key import advice
-from .standing import LLAMAFACTORY_TRANSFORMERS, StatedKey, stated_keys, title, written
+from .standing import LLAMAFACTORY_TRANSFORMERS, StatedKey, stated_keys, title
 
 
 class OlderReleaseKey(Rule):
@@ -101,7 +101,7 @@ class OlderReleaseKey(Rule):
         if not gone:
             return
         first = gone[0]
-        words = [f"{written(k.route)} (gone since {title(k.owner)} {k.info.removed_in})" for k in gone]
+        words = [f"{route_text(k.route)} (gone since {title(k.owner)} {k.info.removed_in})" for k in gone]
         shown = ", ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
         yield self.finding(
             f"newer releases do not have {shown}",

@@ -9,11 +9,11 @@ from cfglint.dialects.schema import Schema
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import always_below, exact
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 
-from .standing import StatedKey, stated_keys, table_of, title, written
+from .standing import StatedKey, stated_keys, table_of, title
 
 _TRL_REFUSES_SINCE: Final = "0.19"
 """First TRL release whose parser refuses unknown keys of a config file again; those from 0.13 on dropped them."""
@@ -160,7 +160,7 @@ class RemovedKey(Rule):
 
     def _finding(self, reading: Reading, schema: Schema, key: StatedKey, context: Context) -> Finding:
         stops = _stops(schema, key)
-        framework, gone, where = title(key.owner), key.info.removed_in, written(key.route)
+        framework, gone, where = title(key.owner), key.info.removed_in, route_text(key.route)
         effect = "stops at it" if stops else "passes over it without a word"
         if reading.dialect == "trl":
             stops = not always_below(context.version(reading, "trl"), _TRL_REFUSES_SINCE)

@@ -219,14 +219,6 @@ def _same_series(version: str, series: str) -> bool:
     return version.split(".")[: len(parts)] == parts
 
 
-def written(route: Route) -> str:
-    """A route as people write it."""
-    text = ""
-    for step in route:
-        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
-    return text
-
-
 FRAMEWORK_TITLES: Final = {
     "transformers": "transformers", "trl": "TRL", "axolotl": "Axolotl", "llamafactory": "LLaMA-Factory",
     "accelerate": "Accelerate", "deepspeed": "DeepSpeed", "peft": "PEFT",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import replace_value
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Scalar
 
-from .standing import table_of, values, written
+from .standing import table_of, values
 from .wrong_type import complaint_of, is_switch_word
 
 
@@ -100,7 +100,7 @@ class SwitchForWord(Rule):
             )
             read = "true" if node.value else "false"
             yield self.finding(
-                f"{written(route)}: {node.raw.strip()} without quotes is the boolean {read}, not a word",
+                f"{route_text(route)}: {node.raw.strip()} without quotes is the boolean {read}, not a word",
                 reading.origin(*route),
                 help=f'write "{node.raw.strip()}" in quotes' if plainly else "write the word in quotes",
                 notes=(complaint,) if not plainly else (),

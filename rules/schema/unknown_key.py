@@ -8,12 +8,12 @@ from cfglint.dialects.schema import Schema
 from cfglint.jobs.facts import Reading
 from cfglint.jobs.versions import exact
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Fix
+from cfglint.lint.finding import Finding, Fix, route_text
 from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Route, Scalar
 
-from .standing import newest, surely_refused, title, unknown_keys, within_table, written
+from .standing import newest, surely_refused, title, unknown_keys, within_table
 
 SHOWN = 4
 """Keys of one block that a message names."""
@@ -184,7 +184,7 @@ class UnknownKey(Rule):
         fixes: tuple[Fix, ...] = (),
     ) -> Finding:
         """One finding for all keys of a block, with a place for each."""
-        names = [written(route) for route in routes]
+        names = [route_text(route) for route in routes]
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         few = len(names) == 1
         return self.finding(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding
+from cfglint.lint.finding import Finding, route_text
 from cfglint.lint.rule import Rule, example
 
-from .standing import newest, title, unknown_keys, written
+from .standing import newest, title, unknown_keys
 
 
 class UnreadKey(Rule):
@@ -66,7 +66,7 @@ class UnreadKey(Rule):
         for schema, found, _ in unknown_keys(reading, context):
             if found.effect in ("ignored", "warning") and not found.suggestions:
                 yield self.finding(
-                    f"{title(schema)} does not read {written(found.route)} (looked for up to {newest(schema)})",
+                    f"{title(schema)} does not read {route_text(found.route)} (looked for up to {newest(schema)})",
                     reading.origin(*found.route),
                     help="remove it, or say which plugin or release reads it",
                 )

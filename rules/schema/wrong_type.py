@@ -8,11 +8,11 @@ from typing import Final
 from cfglint.dialects.schema import Schema
 from cfglint.jobs.facts import Reading
 from cfglint.lint.context import Context
-from cfglint.lint.finding import Finding, Severity
+from cfglint.lint.finding import Finding, Severity, route_text
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Node, Route, Scalar, plain
 
-from .standing import stated_version, surely_named, table_of, title, values, written
+from .standing import stated_version, surely_named, table_of, title, values
 
 ELSEWHERE: Final = (("fp16", "min_loss_scale"),)
 """Values that a rule of their own judges."""
@@ -127,7 +127,7 @@ class WrongType(Rule):
                 continue
             level = _level(reading, schema, route, node, complaint, context)
             yield self.finding(
-                f"{written(route)}: {complaint}",
+                f"{route_text(route)}: {complaint}",
                 reading.origin(*route),
                 help="give a value of that kind",
                 severity=level,

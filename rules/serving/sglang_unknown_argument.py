@@ -12,6 +12,7 @@ from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping
 
 from .server import before, launch_of, managed, runs, since
+from .unknown_argument import alike
 
 OWN = frozenset({"config", "help", "version", "model_type", "backend", "num_gpus", "h"})
 """Taken by ``sglang serve`` itself (``--model-type diffusion`` and its arguments), or by argparse."""
@@ -90,7 +91,7 @@ class SglangUnknownArgument(Rule):
                 if engine_argument("sglang", f"--{name}") is not None or begins_argument("sglang", name):
                     continue
                 near = list(similar_arguments("sglang", name, 3))
-                close = bool(near) and _alike(name, near[0])
+                close = bool(near) and alike(name, near[0], CLOSE)
                 within = since(job, FIRST) and before(job, AFTER)
                 severity: Severity = "info" if foreign else "error" if within or close else "warning"
                 yield self.finding(
@@ -102,12 +103,6 @@ class SglangUnknownArgument(Rule):
                     data={"argument": name, "similar": near},
                     job=job,
                 )
-
-
-def _alike(name: str, other: str) -> bool:
-    from difflib import SequenceMatcher
-
-    return SequenceMatcher(None, name, other.lstrip("-").replace("-", "_")).ratio() >= CLOSE
 
 
 CLOSE = 0.9

@@ -9,12 +9,12 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..hardware.capability import AMPERE
+from ..precision.quantization_dtype import MARLIN
 from .server import all_below, before, checkpoint_method, runs_vllm, since, text, version
 
-MARLIN = {"awq": "awq_marlin", "gptq": "gptq_marlin"}
 READ = ("0.6.6", "0.18.2")
 """Releases whose source was read: 0.6.6, 0.8.5, 0.10.2, 0.12.0 and 0.18.1 pin the plain kernel; 0.25.1 has one method for both."""
-AMPERE = (8, 0)
 
 
 class SlowQuantizationKernel(Rule):

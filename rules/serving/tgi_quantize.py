@@ -9,9 +9,8 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
+from ..hardware.capability import AMPERE
 from .server import all_below, runs, text
-
-AMPERE = (8, 0)
 
 
 class TgiQuantize(Rule):

@@ -78,12 +78,12 @@ class UnknownArgument(Rule):
 
         near = [found for found in similar_arguments("vllm", name, 3) if found != "model_tag"]
         within = since(job, "0.4.3") and not since(job, f"{NEWEST_SAMPLED}.1") and before(job, "0.34")
-        severity: Severity = "error" if within or (near and _close(name, near[0])) else "warning"
+        severity: Severity = "error" if within or (near and alike(name, near[0], CLOSE)) else "warning"
         if not own_build(job):
             severity = "info"
         flag = f"--{name.replace('_', '-')}"
         fixes: tuple[Fix, ...] = ()
-        if near and _close(name, near[0]):
+        if near and alike(name, near[0], CLOSE):
             spelled = near[0].lstrip("-")
             written = f"--{spelled}" if reading.context.get("command_line") else spelled
             edit = rename_key(reading, (key,), written)
@@ -122,10 +122,11 @@ def _known(name: str, key: str) -> bool:
     return False
 
 
-def _close(name: str, other: str) -> bool:
+def alike(name: str, other: str, least: float) -> bool:
+    """Whether an argument as written is so like a known one that it may be the same one misspelled."""
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(None, name, other.lstrip("-").replace("-", "_")).ratio() >= CLOSE
+    return SequenceMatcher(None, name, other.lstrip("-").replace("-", "_")).ratio() >= least
 
 
 CLOSE = 0.85

@@ -8,7 +8,6 @@ from cfglint_rules.consistency.mismatch import compared_settings
 from cfglint_rules.evaluation.metric_direction import lower_is_better
 from cfglint_rules.parallel.wrapped_layer import layer_classes
 from cfglint_rules.trainer import (
-    adapters,
     argument_number,
     data_parallel_ranks,
     deepspeed_settings,
@@ -16,6 +15,7 @@ from cfglint_rules.trainer import (
     placeholder,
     trainer_fact,
     trainer_readings,
+    trains_adapters,
 )
 
 from cfglint.jobs.job import TrainingJob
@@ -84,8 +84,8 @@ def test_placeholders(text: object, expected: bool) -> None:
 
 
 def test_adapters_are_seen_in_combined_methods() -> None:
-    assert adapters(job_of({"sft.yaml": ARGUMENTS})) is False
-    assert adapters(job_of({"sft.yaml": ARGUMENTS + "use_peft: true\nlora_r: 8\n"})) is True
+    assert trains_adapters(job_of({"sft.yaml": ARGUMENTS})) is False
+    assert trains_adapters(job_of({"sft.yaml": ARGUMENTS + "use_peft: true\nlora_r: 8\n"})) is True
 
 
 def test_intervals_take_defaults_and_fall_back_to_logging_steps() -> None:
