@@ -82,6 +82,13 @@ def state_accelerate_deepspeed(facts: FactReader) -> None:
         facts.state("zero_stage", UNKNOWN, "zero_stage")
     elif stage is not None and 0 <= stage <= 3:
         facts.state("zero_stage", stage, "zero_stage")
+    state_offload_devices(facts)
+    facts.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
+    facts.number("max_grad_norm", "gradient_clipping", low=0)
+
+
+def state_offload_devices(facts: FactReader) -> None:
+    """Where DeepSpeed keeps optimizer states and parameters, in Accelerate's names."""
     for fact, key in (
         ("offload_optimizer", "offload_optimizer_device"),
         ("offload_parameters", "offload_param_device"),
@@ -93,8 +100,6 @@ def state_accelerate_deepspeed(facts: FactReader) -> None:
             facts.state(fact, UNKNOWN, key)
         elif node.value in ("cpu", "nvme", "none"):
             facts.state(fact, node.value, key)
-    facts.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
-    facts.number("max_grad_norm", "gradient_clipping", low=0)
 
 
 def state_accelerate_parallelism(facts: FactReader) -> None:
@@ -157,14 +162,11 @@ def read_accelerate(document: Document, root: Mapping, *, base: Route = (), why:
     return reading
 
 
-def read_accelerate_flags(reading: Reading) -> None:
-    """State what flags of ``accelerate launch`` say; the reading's root is the mapping made of them."""
-    facts = FactReader(reading)
-    state_processes(facts)
+def state_accelerate_flags(facts: FactReader) -> None:
+    """What flags of ``accelerate launch`` say of precision and of how GPUs share the model."""
     state_precision(facts)
     state_dynamo(facts)
-    if facts.on("use_deepspeed") or facts.has("zero_stage", "deepspeed_config_file"):
-        state_accelerate_deepspeed(facts)
+    state_offload_devices(facts)
     if facts.on("use_fsdp"):
         state_fsdp_settings(facts)
         state_fsdp_defaults(facts, "accelerate", _FSDP_VERSIONS)

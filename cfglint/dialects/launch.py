@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from cfglint.dialects.accelerate import state_accelerate_flags
 from cfglint.dialects.base import Dialect, Launch, OwnCommand
 from cfglint.dialects.carriers.command import PER_NODE, Program, basename, program
 from cfglint.dialects.flags import flag_name, is_flag, read_flags, typed
 from cfglint.dialects.hf_training_args import TRAINING_ARGUMENTS
+from cfglint.dialects.values import FactReader
 from cfglint.jobs.facts import PROCESSES, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Mapping, Node, Scalar, Span
 from cfglint.source.shell import Word
@@ -211,10 +213,7 @@ class _Reader:
         reading = self.reading(started, own, ACCELERATE_BOOLEANS, "accelerate launch")
         self.integer(reading, "nodes", "num_machines")
         self._processes(reading)
-        precision = reading.value("mixed_precision")
-        if isinstance(precision, str) and precision in ("no", "fp16", "bf16", "fp8"):
-            value = "none" if precision == "no" else precision
-            reading.facts.state("compute_dtype", value, reading.origin("mixed_precision"))
+        state_accelerate_flags(FactReader(reading))
         self.integer(reading, "zero_stage", "zero_stage")
         self.integer(reading, "gradient_accumulation_steps", "gradient_accumulation_steps")
         self.reference(reading, "accelerate", "config_file")

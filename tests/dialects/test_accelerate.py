@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from cfglint.dialects.accelerate import read_accelerate_flags
 from cfglint.jobs.facts import DefaultOrigin, Reading
-from cfglint.source.yaml import parse_yaml
 
 Read = Callable[..., Reading]
 
@@ -124,17 +122,6 @@ def test_placeholders(read: Read) -> None:
     facts = read("distributed_type: MULTI_GPU\nnum_processes: ${N}\nnum_machines: 1\nmixed_precision: auto\n").facts
     assert facts.undecided("gpus_per_node")
     assert facts.undecided("compute_dtype")
-
-
-def test_flags_of_accelerate_launch() -> None:
-    text = "num_processes: 8\nuse_deepspeed: true\nzero_stage: 2\nmixed_precision: fp16\nnum_machines: 1\n"
-    document = parse_yaml("flags", text).documents[0]
-    assert document.root is not None
-    reading = Reading("launch", document, document.root, role="launch")
-    read_accelerate_flags(reading)
-    assert reading.facts.value("zero_stage") == 2
-    assert reading.facts.value("gpus_per_node") == 8
-    assert reading.facts.value("compute_dtype") == "fp16"
 
 
 def test_odd_values_are_not_facts(read: Read) -> None:

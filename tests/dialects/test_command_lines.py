@@ -273,3 +273,18 @@ def test_switches_of_pefts_example_script() -> None:
     assert said("--use_peft_lora True --use_8bit_quantization True") == ("int8", "lora")
     assert said("--use_peft_lora True --use_4bit_quantization True --use_nested_quant True") == ("nf4-double", "qlora")
     assert said("--use_peft_lora False --use_8bit_quantization False") == (None, "full")
+
+
+def test_sharding_by_flags_of_accelerate_launch() -> None:
+    def said(flags: str) -> dict[str, object]:
+        facts = readings_of(f"accelerate launch --num_processes 8 {flags} train.py {TRAINER}\n")["launch"].facts
+        return {n: facts.value(n) for n in ("fsdp", "fsdp_version", "offload_parameters") if facts.stated(n)}
+
+    fsdp1 = {"fsdp": "full_shard", "fsdp_version": 1}
+    assert said("--use_fsdp") == fsdp1
+    assert said("--use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP") == {**fsdp1, "fsdp": "shard_grad_op"}
+    assert said("--use_fsdp --fsdp_version 2 --fsdp_offload_params true") == {
+        "fsdp": "full_shard", "fsdp_version": 2, "offload_parameters": "cpu",
+    }  # fmt: skip
+    assert said("--fsdp_sharding_strategy FULL_SHARD") == {}
+    assert said("--use_deepspeed --zero_stage 3 --offload_param_device cpu") == {"offload_parameters": "cpu"}

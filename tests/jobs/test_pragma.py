@@ -65,3 +65,9 @@ def test_problems_name_value_and_place() -> None:
 def test_prose_that_mentions_cfglint_is_left_alone() -> None:
     found = read_pragmas(commented("# checked with cfglint, see the docs\n# cfglint is run in CI\n"))
     assert not found.problems
+
+
+def test_counts_that_count_nothing() -> None:
+    for text in ("0", "\u00b2", "9" * 5000):
+        found = read_pragmas(commented(f"# cfglint: gpus={text}\n"))
+        assert found.gpus is None and "a whole number from 1 is needed" in found.problems[0].message
