@@ -20,7 +20,7 @@ COUNT = "gpus_per_node"
 
 
 def either(replicated: Estimate, sharded: Estimate, job: TrainingJob) -> Estimate:
-    """``replicated`` with its intervals widened down to ``sharded``; no verdict where the two differ."""
+    """``replicated`` with its intervals widened to hold ``sharded``'s; no verdict where the two differ."""
     memory, other = replicated.memory, sharded.memory
     ranks = job.hardware.world_size
     memory.allocated = _widened(memory.allocated, other.allocated)
