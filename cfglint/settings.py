@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -457,49 +456,12 @@ def _glob(glob: str) -> Callable[[str], bool]:
     return matcher((glob,))
 
 
-_PLAIN: Final = re.compile(r"(?P<star>\*?)(?P<name>[\w.-]+)(?P<folder>/?)|(?P<inside>[\w.-]+(?:/[\w.-]+)*)/\*\*")
-
-
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether patterns as in ``.gitignore`` match a path, which begins at their folder; folders end in a slash."""
-    known = _plain_matcher(patterns)
-    if known is not None:
-        return known
     import pathspec
 
     spec = pathspec.GitIgnoreSpec.from_lines(patterns)
     return lambda path: bool(spec.match_file(path))
-
-
-def _plain_matcher(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """A matcher for names, ends of names (``*.lock``), folders (``venv/``) and what is inside one (``configs/prod/**``);
-    None for other patterns. Importing pathspec takes longer than linting a file."""
-    names: set[str] = set()
-    folders: set[str] = set()
-    ends: list[str] = []
-    insides: list[str] = []
-    for pattern in patterns:
-        plain = _PLAIN.fullmatch(pattern)
-        if plain is None or (plain["star"] and plain["folder"]):
-            return None
-        if plain["inside"]:
-            insides.append(f"{plain['inside']}/")
-        elif plain["star"]:
-            ends.append(plain["name"])
-        else:
-            (folders if plain["folder"] else names).add(plain["name"])
-
-    def matches(path: str) -> bool:
-        *above, name = path.split("/")
-        steps = [*above, name] if name else above
-        return (
-            not folders.isdisjoint(above)
-            or not names.isdisjoint(steps)
-            or any(step.endswith(end) for end in ends for step in steps)
-            or path.startswith(tuple(insides))
-        )
-
-    return matches
 
 
 def _excerpt(value: str | float) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pathspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cfglint.discovery import discover, is_candidate
-from cfglint.settings import DEFAULT_EXCLUDE, SettingsResolver, _plain_matcher
+from cfglint.settings import SettingsResolver
 
 
 @pytest.fixture
@@ -100,25 +97,3 @@ def test_paths_that_are_not_there(tree: Path) -> None:
 )  # fmt: skip
 def test_candidates(name: str, wanted: bool) -> None:
     assert is_candidate(name) is wanted
-
-
-STEPS = st.sampled_from(
-    ["a", "venv", ".git", "uv.lock", "x.lock", "tokenizer.json", "m.safetensors.index.json", "b.yaml"]
-)
-
-
-@given(st.lists(STEPS, min_size=1, max_size=4), st.booleans())
-def test_plain_patterns_match_what_gitignore_would(steps: list[str], folder: bool) -> None:
-    patterns = (*DEFAULT_EXCLUDE, "*.lock", "b.yaml", "a/**", "venv/a/**", "b/b.yaml/**")
-    plain, spec = _plain_matcher(patterns), pathspec.GitIgnoreSpec.from_lines(patterns)
-    assert plain is not None
-    path = "/".join(steps) + ("/" if folder else "")
-    assert plain(path) == spec.match_file(path)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    ["a/b", "*.lock/", "a*b", "!keep.yaml", "**/x", "[ab].yaml", "/top.yaml", "/a/**", "**", "a/*/**", "a/**/b"],
-)
-def test_other_patterns_are_left_to_pathspec(pattern: str) -> None:
-    assert _plain_matcher(("venv/", pattern)) is None
