@@ -132,9 +132,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _width() -> int:
     """Columns for help: those of the terminal, as argparse has it."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns):
-        return int(columns) - 2
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        columns = 0
+    if columns > 0:
+        return columns - 2
     try:
         return (os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80) - 2
     except (OSError, ValueError):

@@ -10,11 +10,10 @@ from typing import Any, Final
 from cfglint.dialects.base import Dialect, Launch, Recognition
 from cfglint.dialects.carriers.command import ContainerRun, basename, image_version, program
 from cfglint.dialects.flags import read_flags
-from cfglint.dialects.server import place_model, values_of
+from cfglint.dialects.server import as_integer, as_number, not_known, place_model, values_of
 from cfglint.jobs.facts import LARGEST, UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Document, Entry, Mapping, Node, Scalar, Span, at, plain
 from cfglint.source.shell import Word
-from cfglint.source.whole_number import whole_number
 
 MODULES = frozenset({"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"})
 DYNAMO_MODULES = frozenset({"dynamo.vllm", "dynamo.vllm.main"})
@@ -483,28 +482,15 @@ def _adapters(reading: Reading, modules: Any) -> None:
 
 def _value(name: str, value: Any, node: Node) -> Any:
     """The fact's value, UNKNOWN where it is stated but not known here, None where it is of a type vLLM would refuse."""
-    if isinstance(value, str) and ("${" in value or "$(" in value or "{{" in value or value.startswith("$")):
+    if not_known(value):
         return UNKNOWN
     if name in INTEGERS:
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, int):
-            return UNKNOWN if value == -1 and name == "max_model_len" else value
-        if isinstance(value, str):
-            count = whole_number(value)
-            if count is not None:
-                return count
-            if name in SIZES:
-                return human_readable_int(value) or UNKNOWN
+        if value == -1 and name == "max_model_len":
             return UNKNOWN
-        return int(value) if isinstance(value, float) and value.is_integer() else None
+        count = as_integer(value)
+        return human_readable_int(value) or UNKNOWN if count is UNKNOWN and name in SIZES else count
     if name in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            return None
-        try:
-            return float(value)
-        except (ValueError, OverflowError):
-            return UNKNOWN
+        return as_number(value)
     if name in ("limit_mm_per_prompt", "speculative_config"):
         return _mapping(value)
     if name in ("model", "dtype", "quantization", "kv_cache_dtype"):

@@ -316,3 +316,11 @@ def test_a_rule_that_fails_is_named_as_its_page_has_it(
     assert main(["check", "a.yaml", "--select", "BAT010", "--format", "json"]) == 3
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["code"], finding["name"]) == ("INT001", "rule-failed")
+
+
+def test_help_in_a_terminal_of_odd_width(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for columns in ("\u00b2", "9" * 5000, "-3"):
+        monkeypatch.setenv("COLUMNS", columns)
+        with pytest.raises(SystemExit) as left:
+            main(["check", "--help"])
+        assert left.value.code == 0 and "usage: cfglint check" in capsys.readouterr().out
