@@ -130,10 +130,16 @@ class GpuResources(Rule):
                     f"{name}: request {request} and limit {limit} differ: the API server refuses the pod",
                     where,
                     (_origin(launch.document, requests, name), f"request {request}"),
+                    help=f"leave the request out: the limit stands for both, {limit} here",
                     job=job,
                 )
             elif limit is not None and "." in limit:
-                yield self.finding(f"{name} {limit} is a fraction, and GPUs are given whole", where, job=job)
+                yield self.finding(
+                    f"{name} {limit} is a fraction, and GPUs are given whole",
+                    where,
+                    help="a whole number; parts of a GPU need MIG or time-slicing, set up on the node",
+                    job=job,
+                )
         spec = pod_spec(launch)
         names = [*_names(limits), *_names(requests)]
         claims = at(launch.container, "resources", "claims")

@@ -58,4 +58,9 @@ class ConfigNotRead(Rule):
             elif word.text == "--config" and i + 1 < len(words):
                 file = words[i + 1].text
                 if words[i + 1].known and "." in file.rsplit("/", 1)[-1] and not file.endswith(READABLE):
-                    yield self.finding(f"vLLM reads .yaml and .yml alone, not {file}", where, job=job)
+                    yield self.finding(
+                        f"vLLM reads .yaml and .yml alone, not {file}",
+                        where,
+                        help="write the settings as YAML in a file that ends in .yaml",
+                        job=job,
+                    )

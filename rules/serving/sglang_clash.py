@@ -67,6 +67,7 @@ class SglangClash(Rule):
                     f"tp_size {tp}{f' × pp_size {pp}' if pp > 1 else ''} cannot be divided over nnodes {nodes.value}",
                     nodes,
                     (job.tensor_parallel_size, f"tp_size {tp}"),
+                    help=f"a tp_size that is a multiple of {nodes.value}, or as many nodes as divide it",
                     job=job,
                 )
             copies = number(job, "data_parallel_size")
@@ -119,5 +120,6 @@ class SglangClash(Rule):
                 f"max_loaded_loras {loaded.value} is below max_loras_per_batch {batch.value}",
                 loaded,
                 (batch, f"max_loras_per_batch {batch.value}"),
+                help=f"max_loaded_loras: {batch.value} or more",
                 job=job,
             )

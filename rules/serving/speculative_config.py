@@ -101,7 +101,12 @@ class SpeculativeConfig(Rule):
                 job=job,
             )
         elif isinstance(tokens, int) and not isinstance(tokens, bool) and tokens < 1:
-            yield self.finding(f"num_speculative_tokens is {tokens}: vLLM asks for at least 1", fact, job=job)
+            yield self.finding(
+                f"num_speculative_tokens is {tokens}: vLLM asks for at least 1",
+                fact,
+                help="num_speculative_tokens: 3 to 5 are usual",
+                job=job,
+            )
         if tokens is not None and not draft and method not in DRAFT_FREE and not method.endswith("mtp"):
             yield self.finding(
                 "speculative_config names neither a draft model nor a method that needs none",
@@ -141,7 +146,12 @@ class SpeculativeConfig(Rule):
             )
         low, high = config.get("prompt_lookup_min"), config.get("prompt_lookup_max")
         if isinstance(low, int) and isinstance(high, int) and low > high:
-            yield self.finding(f"prompt_lookup_min {low} is above prompt_lookup_max {high}", fact, job=job)
+            yield self.finding(
+                f"prompt_lookup_min {low} is above prompt_lookup_max {high}",
+                fact,
+                help=f"prompt_lookup_min: {high} or less",
+                job=job,
+            )
 
     def _legacy(self, job: ServingJob) -> Iterator[Finding]:
         """The draft's size as releases before 0.8 take it; later ones refuse the argument, which SRV001 tells."""

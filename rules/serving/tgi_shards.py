@@ -59,7 +59,12 @@ class TgiShards(Rule):
         if shards is None or not isinstance(count, int) or isinstance(count, bool):
             return
         if count < 1:
-            yield self.finding(f"num_shard is {count}, and must be at least 1", shards, job=job)
+            yield self.finding(
+                f"num_shard is {count}, and must be at least 1",
+                shards,
+                help="num_shard: the number of GPUs, or leave it out for all",
+                job=job,
+            )
         elif count == 1 and switch(job, "sharded") is True:
             yield self.finding(
                 "sharded is true with num_shard 1",
