@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cfglint.dialects.base import Launch
 from cfglint.dialects.carriers.command import ContainerRun, basename, image_version, program
-from cfglint.dialects.flags import flag_name, read_flags
+from cfglint.dialects.flags import read_flags
 from cfglint.dialects.schema import holds_placeholder
 from cfglint.jobs.facts import UNKNOWN, FileOrigin, Reading, Reference
 from cfglint.source.node import Entry, Node, Scalar, Sequence, Span, plain, value_at
@@ -306,6 +306,3 @@ def words_for(arguments: Table, *, name: Callable[[str], str] = lambda key: f"--
 def value_word(value: Scalar) -> Word:
     text = value.value if isinstance(value.value, str) else value.raw
     return Word(text, value.raw, value.span, not not_known(text) and "$" not in text, value.quoted)
-
-
-__all__ = ["FACT_KINDS", "as_integer", "flag_name", "server_reading", "state_facts", "state_surroundings", "words_for"]
