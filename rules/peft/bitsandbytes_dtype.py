@@ -14,7 +14,7 @@ from cfglint.source.node import Route
 
 _SHORT: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half16": "float16"}
 _KEYS: Final = ("bnb_4bit_compute_dtype", "bnb_4bit_quant_storage")
-_PLACES: Final[tuple[Route, ...]] = (
+PLACES: Final[tuple[Route, ...]] = (
     ("bnb_config_kwargs",),
     ("quantization_config",),
     ("model_init_kwargs", "quantization_config"),
@@ -70,7 +70,7 @@ class BitsandbytesDtype(Rule):
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
         own = reading.dialect == "hf-training-args"
-        for place in ((),) if reading.dialect == "hf-quant-config" else (*_PLACES, *(((),) if own else ())):
+        for place in ((),) if reading.dialect == "hf-quant-config" else (*PLACES, *(((),) if own else ())):
             for key in _KEYS:
                 route: Route = (*place, key)
                 short = reading.value(*route)

@@ -13,14 +13,10 @@ from cfglint.lint.fixes import rename_key
 from cfglint.lint.rule import Rule, example
 from cfglint.source.node import Mapping, Route
 
+from ..peft.bitsandbytes_dtype import PLACES
+
 _SAVED: Final = frozenset({"_load_in_4bit", "_load_in_8bit", "quant_method", "modules_to_not_convert", "quant_type"})
 """Keys that ``BitsAndBytesConfig.to_dict`` writes besides its arguments, and Accelerate's name for skipped modules."""
-
-_PLACES: Final[tuple[Route, ...]] = (
-    ("bnb_config_kwargs",),
-    ("quantization_config",),
-    ("model_init_kwargs", "quantization_config"),
-)
 
 
 class BitsandbytesKey(Rule):
@@ -103,7 +99,7 @@ class BitsandbytesKey(Rule):
     )
 
     def check_reading(self, reading: Reading, context: Context) -> Iterator[Finding]:
-        places: tuple[Route, ...] = ((),) if reading.dialect == "hf-quant-config" else _PLACES
+        places: tuple[Route, ...] = ((),) if reading.dialect == "hf-quant-config" else PLACES
         for place in places:
             mapping = reading.at(*place)
             if isinstance(mapping, Mapping) and _is_bitsandbytes(mapping, place):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cfglint.dialects.vllm import SIZES
 from cfglint.jobs.job import ServingJob
 from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
@@ -13,7 +14,6 @@ from cfglint.source.node import Scalar
 
 from .server import arguments, readings
 
-SIZES = frozenset({"max_model_len", "max_num_batched_tokens"})
 POWERS = frozenset({1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
 """Numbers of thousands that are hardly meant as thousands: 32k is 32,768 to most people."""
 DECIMAL = re.compile(r"(\d{1,4})k")
