@@ -23,13 +23,14 @@ class StructuredOutputs(Rule):
     vLLM checks the pair at start: "disable_additional_properties is only supported for the guidance backend". ``auto`` counts as
     none of them.
 
-    How sure: the check stands in vllm/config/structured_outputs.py of 0.33.0, and both settings are stated.
+    How sure: the check stands in vllm/config/structured_outputs.py of 0.33.0, and both settings are stated. A warning: no
+    other release was read.
     """
 
     code = "SRV035"
     name = "structured-outputs"
     family = "serving"
-    severity = "error"
+    severity = "warning"
     kinds = ("serve",)
     evidence = ("https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/structured_outputs.py",)
     catalogue = ("cli-structured-combos",)

@@ -44,4 +44,6 @@ def test_a_measured_step(step: dict[str, Any]) -> None:
     assert stage.peak.total / GIB == pytest.approx(step["allocated_gib"], rel=0.01)
     found = estimate_training(job).memory.allocated
     assert found is not None
-    assert found.low < step["allocated_gib"] * GIB < found.high or "fp16" in step["job"].values()
+    assert step["allocated_gib"] * GIB < found.high
+    if "fp16" not in step["job"].values():  # whose estimate is that of CUDA's kernels, which hold more
+        assert found.low < step["allocated_gib"] * GIB
