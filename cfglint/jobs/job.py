@@ -185,6 +185,13 @@ class TrainingJob(Job):
     weight_decay = FactField[float]()
     max_grad_norm = FactField[float]()
     tf32 = FactField[bool]()
+    evaluates = FactField[bool]("the run stops to evaluate")
+    eval_micro_batch_size = FactField[int]("sequences per GPU in a batch of evaluation")
+    eval_sequence_length = FactField[int]("tokens of an evaluated sequence, where it is not sequence_length")
+    use_cache = FactField[bool]("the model keeps keys and values while it is evaluated")
+    saves = FactField[bool]("checkpoints are written")
+    state_dict = FactField[str]("how sharded parameters are handed to a checkpoint: full, sharded, none")
+    saves_optimizer = FactField[bool]("checkpoints hold the optimizer's states")
     trains_vision = FactField[bool]("the vision and audio towers are trained with the language model")
 
 

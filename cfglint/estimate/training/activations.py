@@ -41,6 +41,8 @@ class Run:
     footprint: Footprint
     kept: float
     checkpointed: bool
+    cache: float
+    """Keys and values of one layer, where the model keeps them (``use_cache``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def activations_of(
             ),
         )
     attention_dropout, dropout = dropout_of(architecture)
-    if attention_dropout or dropout:
+    if not plan.evaluating and (attention_dropout or dropout):
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)
     batch, sequence = plan.rows, plan.local_sequence
     runs: list[Run] = []
@@ -218,7 +220,7 @@ def activations_of(
             kept += _selected(shape, style, numerics)
         if plan.offloads_activations:
             kept = 0.0
-        runs.append(Run(count, footprint, kept, checkpointed))
+        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, numerics)))
     head = None
     tp = plan.tensor_parallel
     if last:
@@ -284,6 +286,14 @@ def _shared(
         return mask + 2 * bias + buckets, mask + buckets
     # as arguments of checkpointed blocks both biases and the zeros stay; the zeros and trained biases gather gradients
     return mask + 3 * bias + buckets, mask + (5 if trained else 4) * bias + buckets
+
+
+def _cached(layer: Layer, shape: Shape, numerics: Numerics) -> float:
+    """Keys and values of a layer as attention gets them, which transformers' cache keeps; recurrent layers keep no tokens."""
+    if layer.mixer in QUERYLESS or not shape.has_mixer:
+        return 0.0
+    size = DTYPE_BYTES[numerics.autocast or numerics.weight_dtype]
+    return shape.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * size
 
 
 def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:

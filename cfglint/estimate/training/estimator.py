@@ -9,6 +9,7 @@ from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
 from cfglint.estimate.training.activations import Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
+from cfglint.estimate.training.evaluation import evaluation_of, evaluation_peak
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, favourable
 from cfglint.estimate.training.optimizers import optimizer_kind
@@ -16,6 +17,7 @@ from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
 from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
 from cfglint.estimate.training.rollout import described, rollout_of, shared_use
+from cfglint.estimate.training.saving import Saving, saving_of
 from cfglint.estimate.training.sharding import windows_of
 from cfglint.estimate.training.states import States, state_bytes, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
@@ -31,6 +33,7 @@ class Stage:
     states: States
     parameters: Parameters
     activations: Activations | None
+    saving: Saving
 
 
 def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
@@ -49,9 +52,10 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
         first, last = stage == 0, stage == stages - 1
         parameters = count_parameters(architecture, plan, (start, stop), first, last)
         states = state_bytes(plan, parameters)
+        saving = saving_of(plan, parameters, states, stop - start)
         layers_known = architecture.layers and architecture.num_attention_heads
         if plan.micro_batch is None or plan.sequence is None or not layers_known:
-            found = Stage(_states_only(states), states, parameters, None)
+            found = Stage(_states_only(states), states, parameters, None, saving)
         else:
             activations = activations_of(plan, architecture, (start, stop), last, cuda)
             windows = windows_of(plan, parameters, states, stop - start)
@@ -67,7 +71,14 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
                 gradient_share=states.gradients / max(1.0, states.trainable * DTYPE_BYTES[dtype]),
                 in_flight=min(stages - stage, max(1, plan.accumulation)),
             )
-            found = Stage(peak, states, parameters, activations)
+            pauses = {}
+            if plan.evaluates:
+                span = (start, stop)
+                pauses["evaluation"] = evaluation_peak(plan, architecture, span, last, states, windows, cuda)
+            if saving.device:
+                resident = states.resident + windows.constant
+                pauses["save"] = (resident + saving.device, {"gathered": saving.device})
+            found = Stage(peak.with_phases(pauses), states, parameters, activations, saving)
         if best is None or found.peak.total > best.peak.total:
             best = found
     return best
@@ -144,7 +155,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
         plan.loose.add("method")
     peak, states = stage.peak, stage.states
     memory.phases = dict(peak.phases)
-    memory.components = components_of(plan, stage.parameters, states, peak)
+    at_peak = evaluation_of(plan) if peak.at == "evaluation" else plan
+    memory.components = components_of(at_peak, stage.parameters, states, peak)
     floor = states.resident
     if stage.activations is None:
         best = favourable(plan)

@@ -41,6 +41,7 @@ _NAMES = {
     "optimizer": "optimizer states",
     "masks": "masks and shared biases",
     "buckets": "reduction buckets",
+    "cache": "keys and values kept",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cfglint.estimate.training.activations import Activations
@@ -20,6 +21,12 @@ class Peak:
     @property
     def total(self) -> float:
         return self.phases[self.at]
+
+    def with_phases(self, others: Mapping[str, tuple[float, dict[str, float]]]) -> Peak:
+        """The same with phases between steps: of each its bytes, and what is alive then."""
+        phases = {**self.phases, **{phase: total for phase, (total, _) in others.items()}}
+        at = max(phases, key=lambda phase: phases[phase])
+        return Peak(phases, at, others[at][1] if at in others else self.parts)
 
 
 def walk(

@@ -31,6 +31,9 @@ HELPED = ("ppo", "distill", "gkd")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
+SKIPS_LOGITS: Final = (5, 6)
+"""First transformers whose evaluation of the loss alone makes no logits with Liger (``trainer.py``, ``prediction_step``)."""
+
 LORA_KERNELS: Final = frozenset({"mlp", "qkv", "o"})
 
 _WORDS: Final = re.compile(r"[a-z]*\d*[a-z]*")
@@ -98,6 +101,17 @@ class Plan:
     """Samples bring images, where the model has a vision tower."""
     composes_attention: bool = False
     """sdpa has no fused kernel for bf16 on this device."""
+    evaluates: bool = False
+    """The run stops to evaluate: forward over other samples, without gradients, beside weights and states."""
+    evaluation_batch: int | None = None
+    evaluation_sequence: int | None = None
+    keeps_cache: bool = False
+    """A model that is evaluated keeps keys and values of all layers until its output is dropped."""
+    evaluating: bool = False
+    """This is the plan of the evaluation itself (:func:`evaluation_of`)."""
+    state_dict: str = "none"
+    """How sharded parameters are handed to a checkpoint: ``full``, ``sharded``, ``none`` where nothing is gathered."""
+    saves_optimizer: bool = True
     transformers_version: str | None = None
     quantizes_experts: bool = False
     """Fused experts are quantized too (Axolotl's ``quantize_moe_experts``)."""
@@ -139,6 +153,22 @@ class Plan:
         Since the loss is a function of its own: transformers 4.46 for Llama, 4.48 for the other models.
         """
         return not self.shifts_copy or self.transformers_since(4, 48)
+
+    @property
+    def keeps_gradient_buffer(self) -> bool:
+        """Gradients are written into a buffer made at start, which is there between steps too.
+
+        Megatron's ``main_grad``; DeepSpeed's stage 3 (``runtime/zero/stage3.py``: ``grad_partitions_flat_buffer``).
+        """
+        return self.profile.main_grads_fp32 or self.sharding == "zero3"
+
+    @property
+    def evaluation_loss_kernel(self) -> str:
+        """Liger's patched models make all logits outside training, until trainers ask them not to (``skip_logits``)."""
+        if self.loss_kernel != "fused_linear" or not self.profile.evaluates_with_logits:
+            return self.loss_kernel
+        release = self.transformers_release
+        return "torch" if release is not None and release < SKIPS_LOGITS else self.loss_kernel
 
     @property
     def rows(self) -> int:
@@ -228,6 +258,8 @@ def resolve(job: TrainingJob) -> Plan:
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
     _check_division(read, architecture, ranks)
     accumulation = _accumulation(read, micro_batch, ranks.data)
+    sequence = tokens or _needed(read, "sequence_length", profile.sequence_length, default)
+    evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -254,7 +286,7 @@ def resolve(job: TrainingJob) -> Plan:
         in_backward=read.flag("optimizer_in_backward", False),
         micro_batch=micro_batch,
         accumulation=accumulation,
-        sequence=tokens or _needed(read, "sequence_length", profile.sequence_length, default),
+        sequence=sequence,
         packing=read.flag("packing", bool(tokens)),
         checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
@@ -279,6 +311,12 @@ def resolve(job: TrainingJob) -> Plan:
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
         whole_gradients="" if method.adapter else _whole_gradients(read, profile, ranks.sharding, accumulation),
+        evaluates=evaluation.batch is not None,
+        evaluation_batch=evaluation.batch,
+        evaluation_sequence=evaluation.sequence,
+        keeps_cache=evaluation.keeps_cache,
+        state_dict=_state_dict(read, profile, ranks.sharding),
+        saves_optimizer=read.flag("saves_optimizer", True),
         transformers_version=_transformers_version(read, profile),
         trains_vision=read.flag("trains_vision", not profile.freezes_vision) and not method.adapter,
         quantizes_experts=read.flag("quantize_experts", False),
@@ -530,6 +568,46 @@ def _accumulation(read: Reader, micro_batch: int | None, data: int) -> int:
         "gradient_accumulation_steps", derived, f"global batch {total} / (micro-batch {micro_batch} × {data} ranks)"
     )
     return derived
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    batch: int | None = None
+    sequence: int | None = None
+    keeps_cache: bool = False
+
+
+def _evaluation(
+    read: Reader, profile: Profile, method: _Method, micro_batch: int | None, sequence: int | None, default: str
+) -> _Evaluation:
+    """What one batch of evaluation is, where the run evaluates. RL evaluates by generating: that is the rollout's memory."""
+    if not read.flag("evaluates", False) or method.objective in RL_METHODS:
+        return _Evaluation()
+    own = profile.evaluation_batch_size
+    if own is None:
+        batch = read.count("eval_micro_batch_size", micro_batch)
+    else:
+        batch = read.count("eval_micro_batch_size", own, default)
+    return _Evaluation(
+        batch,
+        read.count("eval_sequence_length", sequence),
+        # transformers 5's Trainer switches the cache off (``use_cache`` of TrainingArguments); before, the model's config has it
+        read.flag("use_cache", profile.name == "transformers" and _before_5(_transformers_version(read, profile))),
+    )
+
+
+def _before_5(version: str | None) -> bool:
+    found = _RELEASE.match(version or "")
+    return found is not None and int(found[1]) < 5
+
+
+def _state_dict(read: Reader, profile: Profile, sharding: str) -> str:
+    """How sharded parameters are handed to a checkpoint; accelerate's default is full for FSDP 1, sharded for FSDP 2."""
+    if not read.flag("saves", True):
+        return "none"
+    by_default = {"fsdp1": "full", "fsdp2": "sharded"} if profile.fsdp_upcasts_trainable else {}
+    stated = read.text("state_dict", by_default.get(sharding, "none")) or "none"
+    return stated if sharding in ("fsdp1", "fsdp2", "zero3") else "none"
 
 
 def _check_division(read: Reader, architecture: Architecture | None, ranks: _Ranks) -> None:

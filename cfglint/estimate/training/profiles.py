@@ -40,6 +40,10 @@ class Profile:
     """Shipped recipes of full fine-tuning fuse the optimizer into backward (torchtune, one device)."""
     offloads_checkpoints: bool = False
     """Checkpointed block inputs are moved to the host (Unsloth)."""
+    evaluation_batch_size: int | None = None
+    """Sequences in a batch of evaluation unless the settings say otherwise; None: as many as in training."""
+    evaluates_with_logits: bool = False
+    """Evaluation goes through Liger's patched models as transformers' Trainer calls them."""
     quantizes_head: bool = False
     nf4_double: bool = False
     """NF4 always has its constants quantized again (torchao)."""
@@ -88,12 +92,26 @@ class Profile:
 
 
 _TRAINER: Final = Profile(
-    "transformers", micro_batch_size=8, fsdp_upcasts_trainable=True, defers_reduction="compute", defers_fsdp2=">=1.11"
+    "transformers",
+    micro_batch_size=8,
+    evaluation_batch_size=8,
+    evaluates_with_logits=True,
+    fsdp_upcasts_trainable=True,
+    defers_reduction="compute",
+    defers_fsdp2=">=1.11",
 )
 """Trainer: ``Accelerator.no_sync`` around all micro-steps but the last (transformers ``trainer.py``, accelerate ``accelerator.py``)."""
-_TRANSFORMERS: Final = replace(_TRAINER, defers_reduction="", defers_fsdp2="")
+_TRANSFORMERS: Final = replace(
+    _TRAINER, evaluation_batch_size=None, evaluates_with_logits=False, defers_reduction="", defers_fsdp2=""
+)
 """transformers' models in a loop of another kind."""
-_LOOP: Final[Mapping[str, Any]] = {"pads_dynamically": False, "hold_logits": True, "micro_batch_size": None}
+_LOOP: Final[Mapping[str, Any]] = {
+    "pads_dynamically": False,
+    "hold_logits": True,
+    "micro_batch_size": None,
+    "evaluation_batch_size": None,
+    "evaluates_with_logits": False,
+}
 """A training loop that a user writes around the model."""
 _OWN_SHARDING: Final = replace(_TRANSFORMERS, fsdp_upcasts_trainable=False, micro_batch_size=None)
 """transformers' models under FSDP that the framework itself sets up, or under none."""
@@ -110,8 +128,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         shift_copy=True,
         quantized_autocast=True,
     ),
-    # axolotl/utils/schemas: sequence_len 512, micro_batch_size 1; bf16 weights under autocast
-    "axolotl": replace(_TRAINER, name="axolotl", micro_batch_size=1, kbit_upcast=True),
+    # axolotl/utils/schemas: sequence_len 512, micro_batch_size 1; bf16 weights under autocast;
+    # axolotl/utils/config: eval_batch_size is micro_batch_size where it is not given
+    "axolotl": replace(_TRAINER, name="axolotl", micro_batch_size=1, evaluation_batch_size=None, kbit_upcast=True),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32
     "llamafactory": replace(
         _TRAINER,

@@ -64,6 +64,16 @@ class Windows:
     """What the engine adds while the optimizer steps."""
 
 
+def stored_bytes(plan: Plan) -> float:
+    """Bytes of an element that the ranks hold shards of."""
+    return DTYPE_BYTES[trainable_dtype(plan) if not plan.adapter else plan.weight_dtype]
+
+
+def outer_elements(parameters: Parameters) -> float:
+    """Elements of the group around the blocks: embeddings, head, the last norm."""
+    return parameters.embedding + parameters.head + parameters.outside
+
+
 def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) -> Windows:
     """The windows of one rank."""
     if plan.sharding == "ddp" and not plan.profile.main_grads_fp32:
@@ -71,10 +81,10 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
         return Windows(constant=states.gradients)
     if plan.sharding in ("none", "ddp") or not layers or plan.profile.distributed_optimizer:
         return Windows()
-    stored = DTYPE_BYTES[trainable_dtype(plan) if not plan.adapter else plan.weight_dtype]
+    stored = stored_bytes(plan)
     gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
     reduced = 4.0 if plan.compute_dtype and stored == 4 else gathered
-    outer = parameters.embedding + parameters.head + parameters.outside
+    outer = outer_elements(parameters)
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
     whole = 0.0

@@ -32,6 +32,9 @@ class States:
     paged: float = 0.0
     """Optimizer states in unified memory, which move to the host when the device is full."""
     host: float = 0.0
+    all_weights: float = 0.0
+    """Weights of the trained model on all ranks together, as a full state dict holds them."""
+    all_optimizer: float = 0.0
 
     @property
     def resident(self) -> float:
@@ -81,7 +84,7 @@ def expert_padding(plan: Plan, parameters: Parameters) -> float:
 
 
 def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
-    """Weights of every model the rank holds, before data-parallel sharding."""
+    """Weights of the trained model, before data-parallel sharding."""
     stored = DTYPE_BYTES[trainable_dtype(plan)]
     dense = DTYPE_BYTES[plan.weight_dtype]
     if plan.quantization:
@@ -90,8 +93,17 @@ def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
         base = packed * format_of(plan).bytes_per_parameter + rest
     else:
         base = p.base * dense if plan.adapter else (p.base - p.frozen) * stored + p.frozen * dense
-    frozen = plan.frozen_copies * (base if plan.adapter else p.base * dense)
-    return base + frozen + (trainable * stored if plan.adapter else max(0.0, trainable - p.base) * stored)
+    return base + (trainable * stored if plan.adapter else max(0.0, trainable - p.base) * stored)
+
+
+def _copies(plan: Plan, p: Parameters, weights: float, trainable: float) -> float:
+    """Bytes of the whole frozen models beside the trained one, before data-parallel sharding."""
+    own = (
+        weights - trainable * DTYPE_BYTES[trainable_dtype(plan)]
+        if plan.adapter
+        else p.base * DTYPE_BYTES[plan.weight_dtype]
+    )
+    return plan.frozen_copies * own
 
 
 def _buffers(plan: Plan) -> float:
@@ -129,7 +141,8 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     mastered = plan.sharding.startswith("zero") if plan.adapter else plan.master_weights and plan.weight_dtype != "fp32"
     state = 4.0 if mastered else stored
     gradient = 4.0 if mastered and plan.profile.main_grads_fp32 and not plan.adapter else stored
-    whole = _weights(plan, p, trainable)
+    own = _weights(plan, p, trainable)
+    whole = own + _copies(plan, p, own, trainable)
     part = partition_share(plan, p)
     optimizer = trainable * (kind.factors * state + kind.block_bytes)
     if kind.factored and not plan.adapter:
@@ -144,6 +157,8 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
         workspace=_workspace(plan, p, kind, trainable * part, state),
         gradient_bytes=gradient,
         trainable=trainable,
+        all_weights=own,
+        all_optimizer=optimizer,
     )
     if plan.in_backward:
         states = replace(states, gradients=p.largest * gradient)
