@@ -14,10 +14,10 @@ from cfglint.dialects.base import Dialect, OwnCommand, Recognition
 from cfglint.dialects.carriers.command import Program
 from cfglint.dialects.deepspeed import state_deepspeed
 from cfglint.dialects.fsdp import state_fsdp_defaults, state_fsdp_options, state_fsdp_settings
-from cfglint.dialects.hf_training_args import SYNC_EACH_BATCH, state_schedule
+from cfglint.dialects.hf_training_args import SYNC_EACH_BATCH, state_saving, state_schedule
 from cfglint.dialects.launcher_arguments import state_processes
 from cfglint.dialects.schema import is_unknown
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, text, texts
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, text, texts
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Sequence
 from cfglint.source.shell import Word
@@ -99,6 +99,24 @@ def _state_batch(facts: FactReader) -> None:
     facts.integer("max_steps", "max_steps", low=1)
     facts.integer("sequence_length", "sequence_len", low=1)
     facts.boolean("packing", "sample_packing")
+    _state_evaluation(facts)
+    state_saving(facts)
+
+
+def _state_evaluation(facts: FactReader) -> None:
+    """Axolotl evaluates where it has something to evaluate on: a share of the data, or test datasets."""
+    strategy = facts.value("eval_strategy")
+    if strategy is False or strategy == "no":
+        facts.state("evaluates", False, "eval_strategy")
+    elif (number(facts.value("val_set_size")) or 0) > 0:
+        facts.state("evaluates", True, "val_set_size")
+    elif isinstance(facts.node("test_datasets"), Sequence):
+        facts.state("evaluates", True, "test_datasets")
+    facts.integer("eval_micro_batch_size", "eval_batch_size", low=1)
+    facts.integer("eval_sequence_length", "eval_sequence_len", low=1)
+    if facts.reading.facts.value("loss_kernel") == "fused_linear" and facts.on("cut_cross_entropy"):
+        # this kernel is the model's loss outside training too; Liger's is not
+        facts.state("eval_loss_kernel", "fused_linear", "cut_cross_entropy")
 
 
 def _state_attention(facts: FactReader) -> None:

@@ -83,6 +83,9 @@ def _state_zero(facts: FactReader) -> None:
     elif isinstance(switch := facts.value(*zero), bool):
         # releases before 0.2 took a boolean for stage 1
         facts.state("zero_stage", 1 if switch else 0, *zero)
+    for key in ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save"):
+        if facts.on(*zero, key):
+            facts.state("state_dict", "full", *zero, key)
     for fact, key, old in (
         ("offload_optimizer", "offload_optimizer", "cpu_offload"),
         ("offload_parameters", "offload_param", "cpu_offload_params"),

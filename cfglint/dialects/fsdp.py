@@ -20,6 +20,17 @@ _STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybri
 _KINDS = {name: "hybrid_shard" if name == "hybrid_shard_zero2" else name for name in _STRATEGIES}
 
 
+_STATE_DICTS = {
+    "FULL_STATE_DICT": "full",
+    "SHARDED_STATE_DICT": "sharded",
+    "LOCAL_STATE_DICT": "sharded",
+    "1": "full",
+    "2": "sharded",
+    "3": "sharded",
+}
+"""torch's names and numbers (distributed/fsdp/api.py, ``StateDictType``)."""
+
+
 SETTINGS = frozenset({
     "fsdp_version", "version", "sharding_strategy", "reshard_after_forward", "backward_prefetch", "backward_prefetch_policy",
     "forward_prefetch", "limit_all_gathers", "use_orig_params", "sync_module_states", "cpu_ram_efficient_loading",
@@ -61,6 +72,10 @@ def state_fsdp_settings(facts: FactReader) -> None:
                 facts.state("fsdp", UNKNOWN, key)
             elif (found := sharding(value)) is not None:
                 facts.state("fsdp", found, key)
+    for key in ("fsdp_state_dict_type", "state_dict_type"):
+        kind = _STATE_DICTS.get(str(facts.value(key)).strip().upper())
+        if kind is not None:
+            facts.state("state_dict", kind, key)
     for key in ("fsdp_offload_params", "offload_params", "fsdp_cpu_offload", "cpu_offload"):
         state_offload(facts, boolean(facts.value(key)), key)
     for key in ("fsdp_activation_checkpointing", "activation_checkpointing"):

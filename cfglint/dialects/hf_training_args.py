@@ -140,6 +140,33 @@ def state_batch(facts: FactReader) -> None:
     facts.boolean("reduces_each_micro_step", SYNC_EACH_BATCH)
     facts.number("epochs", "num_train_epochs", low=0)
     facts.integer("max_steps", "max_steps", low=1)
+    state_evaluation(facts)
+    state_saving(facts)
+
+
+def state_evaluation(facts: FactReader) -> None:
+    """Whether and how the run stops to evaluate. ``do_eval`` alone is an evaluation at the end, by the script."""
+    for key in ("eval_strategy", "evaluation_strategy"):
+        value = facts.value(key)
+        if is_unknown(value):
+            facts.state("evaluates", UNKNOWN, key)
+        elif isinstance(value, (str, bool)):
+            on = value if isinstance(value, bool) else value.strip().lower().rpartition(".")[2] != "no"
+            facts.state("evaluates", on, key)
+    for key in ("do_eval", "eval_on_start"):
+        if facts.on(key):
+            facts.reading.facts.state_first("evaluates", True, facts.origin(key))
+    facts.integer("eval_micro_batch_size", "per_device_eval_batch_size", "per_gpu_eval_batch_size", low=1)
+    facts.boolean("use_cache", "use_cache")
+
+
+def state_saving(facts: FactReader) -> None:
+    """Whether checkpoints are written, and with the optimizer's states."""
+    value = facts.value("save_strategy")
+    if value is False or (isinstance(value, str) and value.strip().lower().rpartition(".")[2] == "no"):
+        facts.state("saves", False, "save_strategy")
+    if facts.on("save_only_model"):
+        facts.state("saves_optimizer", False, "save_only_model")
 
 
 def state_schedule(facts: FactReader) -> None:

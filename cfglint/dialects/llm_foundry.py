@@ -124,6 +124,10 @@ def _state_batch(facts: ResolvingReader) -> None:
     facts.integer("global_batch_size", "global_train_batch_size", low=1)
     facts.integer("gradient_accumulation_steps", "device_train_grad_accum", low=1)
     facts.integer("sequence_length", "max_seq_len", ("train_loader", "dataset", "max_seq_len"), low=1)
+    if facts.given("eval_loader"):
+        facts.state("evaluates", True, "eval_loader")
+    facts.integer("eval_micro_batch_size", "device_eval_batch_size", low=1)
+    facts.integer("eval_sequence_length", ("eval_loader", "dataset", "max_seq_len"), low=1)
     stated = duration(facts.value("max_duration"))
     if stated is not None and stated[1] == "ep":
         facts.state("epochs", stated[0], "max_duration")

@@ -32,6 +32,7 @@ from cfglint.dialects.values import (
     dtype,
     evidence,
     integer,
+    number,
     text,
     without_defaults,
 )
@@ -321,6 +322,12 @@ def _state_trainer(facts: FactReader, arguments: bool) -> None:
     facts.integer("context_parallel_size", "sequence_parallel_size", low=1)
     if (frozen := boolean(facts.value("freeze_vit"))) is not None:
         facts.state("trains_vision", not frozen, "freeze_vit")
+    for key in ("val_dataset", "split_dataset_ratio"):
+        given = facts.given(key) and number(facts.value(key)) != 0
+        if given and not stated("evaluates") and facts.value("eval_strategy") not in ("no", False):
+            facts.state(
+                "evaluates", True, key
+            )  # eval_strategy follows save_strategy where there is a set to evaluate on
     if facts.on("use_galore"):
         facts.reading.facts.state_first("optimizer", "galore_adamw", facts.origin("use_galore"))
     if arguments:

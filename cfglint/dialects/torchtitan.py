@@ -26,7 +26,7 @@ from cfglint.source.whole_number import whole_number
 
 _TABLES: Final = (
     "job", "training", "parallelism", "activation_checkpoint", "experimental", "metrics", "profiling", "checkpoint", "optimizer",
-    "lr_scheduler", "comm", "float8", "compile", "quantize", "model",
+    "lr_scheduler", "comm", "float8", "compile", "quantize", "model", "validation",
 )  # fmt: skip
 _TRAINING: Final = (
     "seq_len",
@@ -68,6 +68,15 @@ def _state_training(facts: ResolvingReader) -> None:
     style = text(facts.value("lr_scheduler", "decay_type"))
     if style in ("cosine", "linear"):
         facts.state("lr_scheduler", style, "lr_scheduler", "decay_type")
+    validation = facts.under("validation")
+    for key in ("enable", "enabled"):
+        if validation.on(key):
+            validation.state("evaluates", True, key)
+    validation.integer("eval_micro_batch_size", "local_batch_size", low=1)
+    validation.integer("eval_sequence_length", "seq_len", low=1)
+    # its own defaults, while configs were TOML files (torchtitan config/job_config.py, Jul 2025 to Feb 2026)
+    validation.default("eval_micro_batch_size", 8, "torchtitan")
+    validation.default("eval_sequence_length", 2048, "torchtitan")
     training.dtype("weight_dtype", "dtype")
     training.dtype("compute_dtype", "mixed_precision_param")
     if training.on("enable_cpu_offload"):

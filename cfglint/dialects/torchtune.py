@@ -189,6 +189,9 @@ def _state_batch(facts: ResolvingReader) -> None:
         facts.reading.facts.state("max_steps", steps * int(epochs), DerivedOrigin(how, (origin,)))
     facts.integer("sequence_length", ("tokenizer", "max_seq_len"), ("dataset", "max_seq_len"), low=1)
     facts.boolean("packing", ("dataset", "packed"), "packed")
+    if facts.given("dataset_val") and facts.given("run_val_every_n_steps"):
+        facts.state("evaluates", True, "run_val_every_n_steps")
+    facts.integer("eval_micro_batch_size", "batch_size_val", low=1)
 
 
 def _state_memory(facts: ResolvingReader) -> None:

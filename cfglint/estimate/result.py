@@ -65,6 +65,11 @@ class MemoryEstimate:
     floor: float | None = None
     """Bytes used at least by what is known, where activations are not: weights, gradients, optimizer states, CUDA."""
 
+    @property
+    def at(self) -> str | None:
+        """The phase of the peak."""
+        return max(self.phases, key=lambda phase: self.phases[phase]) if self.phases else None
+
     def nest(self) -> None:
         """A device shows at least what the allocator reserved, and that is at least what is allocated: at every end."""
         self.reserved = _at_most(self.reserved, self.used)

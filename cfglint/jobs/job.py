@@ -188,6 +188,7 @@ class TrainingJob(Job):
     evaluates = FactField[bool]("the run stops to evaluate")
     eval_micro_batch_size = FactField[int]("sequences per GPU in a batch of evaluation")
     eval_sequence_length = FactField[int]("tokens of an evaluated sequence, where it is not sequence_length")
+    eval_loss_kernel = FactField[str]("loss_kernel of evaluation, where it is another than in training")
     use_cache = FactField[bool]("the model keeps keys and values while it is evaluated")
     saves = FactField[bool]("checkpoints are written")
     state_dict = FactField[str]("how sharded parameters are handed to a checkpoint: full, sharded, none")

@@ -198,7 +198,8 @@ def _answers(item: JobFit) -> Iterator[str]:
     fit = item.fit
     if item.job.kind == "train":
         if fit.micro_batch is not None:
-            yield row("largest", f"micro-batch {_largest(fit.micro_batch)}")
+            with_ = ", evaluating one sequence at a time" if fit.beside else ""
+            yield row("largest", f"micro-batch {_largest(fit.micro_batch)}{with_}")
         if fit.sequence_length is not None:
             limit = ""
             if fit.model_limit and fit.sequence_length.expected > fit.model_limit:

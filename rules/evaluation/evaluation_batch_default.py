@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint.estimate.result import GIB
+from cfglint.estimate.training.profiles import PROFILES
 from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob
 from cfglint.lint.context import Context
@@ -14,9 +16,6 @@ from cfglint.lint.rule import Parameter, Rule, example
 from ..checkpointing.intervals import applies, evaluating
 from ..trainer import argument, trainer_readings
 
-DEFAULT_EVALUATION_BATCH = 8
-"""``per_device_eval_batch_size`` of ``TrainingArguments``."""
-
 
 class EvaluationBatchDefault(Rule):
     """Evaluation runs with the default batch of 8, several times the batch that training was fitted to.
@@ -26,7 +25,8 @@ class EvaluationBatchDefault(Rule):
     micro-batch of 1 then dies in its first evaluation.
 
     How sure: the default is in transformers' source. It is information, and said only where evaluation is on, training uses
-    a stated micro-batch of 1 or 2, and the sequences are long; both bounds are parameters.
+    a stated micro-batch of 1 or 2, and the sequences are long; both bounds are parameters. Where the model is known, it is
+    said only if evaluation needs more than training does; a run that then does not fit is MEM001's.
     """
 
     code = "EVL003"
@@ -87,10 +87,16 @@ class EvaluationBatchDefault(Rule):
         tokens, most = self.options["tokens"], self.options["micro_batch"]
         if not isinstance(tokens, int) or not isinstance(most, int) or length.value < tokens or micro.value > most:
             return
+        memory = context.estimate(job).memory
+        evaluation = memory.phases.get("evaluation")
+        if evaluation is not None and (memory.at != "evaluation" or memory.verdict in ("oom", "likely-oom")):
+            return  # training needs more anyway, or MEM001 says what evaluation needs
+        training = max((size for phase, size in memory.phases.items() if phase != "evaluation"), default=0.0)
+        needs = f": {evaluation / GIB:.1f} GiB against {training / GIB:.1f} in training" if evaluation else ""
         severity: Severity = "info"
         yield self.finding(
-            f"evaluation uses the default batch of {DEFAULT_EVALUATION_BATCH}, training a micro-batch of {micro.value}, "
-            f"both with {length.value} tokens",
+            f"evaluation uses the default batch of {PROFILES['transformers'].evaluation_batch_size}, training a micro-batch "
+            f"of {micro.value}, both with {length.value} tokens{needs}",
             micro,
             (evaluate.strategy_fact, "evaluates during training"),
             (length, ""),

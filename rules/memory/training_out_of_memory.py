@@ -38,7 +38,7 @@ class TrainingOutOfMemory(Rule):
     """Training needs more memory per GPU than the accelerator has.
 
     The peak of the fullest GPU is worked out from the model's tensors, the precision, the optimizer, the activations of
-    one micro-batch, sharding, and what CUDA and NCCL take besides. The estimate is an interval: it is an error only where
+    one micro-batch or of one batch of evaluation, sharding, and what CUDA and NCCL take besides. The estimate is an interval: it is an error only where
     even its low end is above what the driver reports as usable, and a warning where the expected value is. Where samples are
     padded to the longest of a batch only, and half of the stated length would fit, it is information: the data decide.
 
@@ -112,9 +112,10 @@ class TrainingOutOfMemory(Rule):
         gpu = accelerator_words(job)
         by_data = not certain and data_decide(job)
         verb = "needs" if certain else "may need" if by_data else "probably needs"
+        in_evaluation = " in evaluation" if memory.at == "evaluation" else ""
         if_long = ", if samples reach the stated length" if by_data else ""
         yield self.finding(
-            f"{verb} {low:.1f}–{high:.1f} GiB per GPU (expected {expected:.1f}), {gpu} has {capacity / GIB:.1f}{if_long}",
+            f"{verb} {low:.1f}–{high:.1f} GiB per GPU{in_evaluation} (expected {expected:.1f}), {gpu} has {capacity / GIB:.1f}{if_long}",
             *self._where(job, made),
             severity="error" if certain else "info" if by_data else "warning",
             confidence="high" if certain else "low" if by_data else "medium",
@@ -147,7 +148,7 @@ class TrainingOutOfMemory(Rule):
         )
 
     def _where(self, job: TrainingJob, made: Estimate) -> list[Where | tuple[Where, str]]:
-        """The micro-batch first, then the settings that drive the largest parts."""
+        """The batch of training or of evaluation first, then the settings that drive the largest parts."""
         labels: dict[str, list[str]] = {}
         whole = sum(part.bytes for part in made.memory.components)
         for part in sorted(made.memory.components, key=lambda c: -c.bytes)[:LABELLED_PARTS]:
@@ -157,7 +158,8 @@ class TrainingOutOfMemory(Rule):
                 if place(job.fact(fact_name)) is not None:
                     labels.setdefault(fact_name, []).append(f"{part.name} {part.bytes / GIB:.1f} GiB")
                     break
-        order = ["micro_batch_size", *labels]
+        batch = ("eval_micro_batch_size", "evaluates") if made.memory.at == "evaluation" else ("micro_batch_size",)
+        order = [*batch, *labels]
         places: list[Where | tuple[Where, str]] = []
         for fact_name in dict.fromkeys(order):
             fact = job.fact(fact_name)

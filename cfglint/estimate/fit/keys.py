@@ -28,6 +28,7 @@ _ZERO: Final[dict[str, Any]] = {
 _TRAINER: Final[dict[str, Any]] = {
     "micro_batch_size": "per_device_train_batch_size",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "eval_micro_batch_size": "per_device_eval_batch_size",
     "gradient_checkpointing=full": {"gradient_checkpointing": True},
     "gradient_checkpointing=none": {"gradient_checkpointing": False},
     "optimizer=adamw_torch_fused": {"optim": "adamw_torch_fused"},
@@ -67,6 +68,7 @@ KEYS: Final[Mapping[str, Table]] = {
         "micro_batch_size": "micro_batch_size",
         "gradient_accumulation_steps": "gradient_accumulation_steps",
         "sequence_length": "sequence_len",
+        "eval_micro_batch_size": "eval_batch_size",
         "lora_rank": "lora_r",
         "gradient_checkpointing=full": {"gradient_checkpointing": True},
         "gradient_checkpointing=none": {"gradient_checkpointing": False},
@@ -136,6 +138,7 @@ KEYS: Final[Mapping[str, Table]] = {
         "micro_batch_size": "batch_size",
         "gradient_accumulation_steps": "gradient_accumulation_steps",
         "sequence_length": "tokenizer.max_seq_len",
+        "eval_micro_batch_size": "batch_size_val",
         "lora_rank": "model.lora_rank",
         "gradient_checkpointing=full": {"enable_activation_checkpointing": True},
         "gradient_checkpointing=none": {"enable_activation_checkpointing": False},
@@ -147,6 +150,7 @@ KEYS: Final[Mapping[str, Table]] = {
     "torchtitan": {
         "micro_batch_size": "training.local_batch_size",
         "sequence_length": "training.seq_len",
+        "eval_micro_batch_size": "validation.local_batch_size",
         "gradient_checkpointing=full": {"activation_checkpoint.mode": "full"},
         "fsdp=full_shard": {"parallelism.data_parallel_shard_degree": -1},
     },

@@ -73,6 +73,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("optimizer kernel", tuple(_optimizer_kernel(plan))),
         Knob("rollout engine", tuple(_rollout(job, plan))),
         Knob("trainer asleep", tuple(_trainer_sleeps(job, plan))),
+        Knob("evaluation", tuple(_evaluation_batches(plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
         Knob("reduction", tuple(each_reduction(plan) if plan.whole_gradients else ())),
@@ -220,6 +221,15 @@ def _micro_batches(job: TrainingJob, plan: Plan) -> Iterator[Option]:
                 cost="same effective batch in smaller passes",
                 rank=2,
             )
+
+
+def _evaluation_batches(plan: Plan) -> Iterator[Option]:
+    """Smaller batches of evaluation: the loss is the mean over the same samples."""
+    size = plan.evaluation_batch or 1
+    while size > 1:
+        size //= 2
+        facts = {"eval_micro_batch_size": size}
+        yield Option(f"evaluation in batches of {size}", facts, cost="more passes in evaluation", rank=0.05)
 
 
 def can_shard(plan: Plan) -> bool:

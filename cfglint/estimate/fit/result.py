@@ -157,6 +157,8 @@ class Fit:
 
     base: Estimate
     missing: tuple[str, ...] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """Facts that the largest sizes below rest on, where they are not the job's own."""
     micro_batch: Largest | None = None
     sequence_length: Largest | None = None
     model_limit: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -46,6 +46,7 @@ def fit_training(job: TrainingJob) -> Fit:
     if search.capacity is None:
         fit.missing = ("gpu",)
         return fit
+    fit.beside = search.beside
     fit.micro_batch = search.largest_micro_batch()
     fit.sequence_length = search.largest_sequence()
     fit.kept_batch = search.kept_batch(fit.micro_batch)
@@ -79,13 +80,17 @@ class TrainingFit:
         self.what_if = WhatIf(job)
         self.base: Estimate = self.what_if.estimate()
         self.capacity = capacity_of(job.hardware)
+        memory = self.base.memory
+        evaluation = memory.at == "evaluation" and memory.verdict not in FITTING
+        self.beside: Mapping[str, Any] = {"eval_micro_batch_size": 1} if evaluation else {}
+        """What the sizes asked for are sought with: where evaluation alone is too large, with the smallest batch of it."""
         self._knobs: list[Knob] | None = None
 
     def _largest(self, fact: str, start: int, most: int, step: int = 1) -> Largest:
         capacity = self.capacity or 0
 
         def needed(which: int) -> Any:
-            return lambda n: need(self.what_if.estimate({fact: n * step}).memory)[which]
+            return lambda n: need(self.what_if.estimate({fact: n * step, **self.beside}).memory)[which]
 
         fits = largest(needed(0), capacity, max(start // step, 1), most // step)
         expected = largest(needed(1), capacity, max(fits, 1), most // step)
@@ -111,7 +116,7 @@ class TrainingFit:
             if total % size:
                 continue
             facts = {"micro_batch_size": size, "gradient_accumulation_steps": total // size}
-            if self.what_if.estimate(facts).memory.verdict not in ("fits", wanted):
+            if self.what_if.estimate({**facts, **self.beside}).memory.verdict not in ("fits", wanted):
                 continue
             largest_size = min(bound, total)
             remainder = None if total % largest_size == 0 else -(-total // largest_size) * largest_size

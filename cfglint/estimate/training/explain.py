@@ -30,6 +30,14 @@ _FACTS = {
     "embedding_gradient": ("method",),
     "reduce": ("fsdp", "zero_stage"),
 }
+_BATCH = ("eval_micro_batch_size", "eval_sequence_length", "sequence_length")
+_EVALUATED = {
+    "activations": (*_BATCH, "evaluates", "attention", "compute_dtype"),
+    "logits": (*_BATCH, "evaluates", "eval_loss_kernel"),
+    "masks": _BATCH,
+    "cache": (*_BATCH, "use_cache"),
+}
+"""The same where the peak is in evaluation."""
 _NAMES = {
     "casts": "autocast weight cache",
     "logits": "logits and loss",
@@ -95,6 +103,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             how = {"none": "kept", "full": "block inputs, one block recomputed"}.get(
                 plan.checkpointing, plan.checkpointing
             )
+            how = "one block at a time, nothing kept" if plan.evaluating else how
             rows.append((name, size, f"{batch} × {layers} layers ({how}; {plan.attention})"))
         elif name == "logits":
             vocabulary = plan.architecture.vocab_size if plan.architecture else 0
@@ -111,11 +120,15 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             _NAMES.get(name, name),
             size,
             formula,
-            tuple(plan.inputs[fact] for fact in _FACTS.get(name, ()) if fact in plan.inputs),
-            _FACTS.get(name, ()),
+            tuple(plan.inputs[fact] for fact in _facts(name, plan) if fact in plan.inputs),
+            _facts(name, plan),
         )
         for name, size, formula in rows
     ]
+
+
+def _facts(name: str, plan: Plan) -> tuple[str, ...]:
+    return _EVALUATED.get(name, _FACTS.get(name, ())) if plan.evaluating else _FACTS.get(name, ())
 
 
 __all__ = ["Input", "billions", "components_of"]

@@ -74,6 +74,9 @@ def favourable(plan: Plan) -> Plan | None:
     if plan.objective in HELPED:
         changes["small_helpers"] = True
     short = SHORT_DEFAULT if "sequence_length" in loose else SHORT_SAMPLE
+    if plan.evaluation_sequence is not None and plan.profile.pads_dynamically:
+        # samples to evaluate on may be unpacked where those to train on are packed
+        changes["evaluation_sequence"] = min(short, plan.evaluation_sequence)
     if plan.sequence is not None and plan.sequence > short and ("sequence_length" in loose or not plan.packs):
         changes["sequence"] = short
     if "gradient_checkpointing" in loose:

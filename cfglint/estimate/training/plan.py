@@ -31,9 +31,6 @@ HELPED = ("ppo", "distill", "gkd")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
-SKIPS_LOGITS: Final = (5, 6)
-"""First transformers whose evaluation of the loss alone makes no logits with Liger (``trainer.py``, ``prediction_step``)."""
-
 LORA_KERNELS: Final = frozenset({"mlp", "qkv", "o"})
 
 _WORDS: Final = re.compile(r"[a-z]*\d*[a-z]*")
@@ -105,6 +102,7 @@ class Plan:
     """The run stops to evaluate: forward over other samples, without gradients, beside weights and states."""
     evaluation_batch: int | None = None
     evaluation_sequence: int | None = None
+    evaluation_loss_kernel: str = "torch"
     keeps_cache: bool = False
     """A model that is evaluated keeps keys and values of all layers until its output is dropped."""
     evaluating: bool = False
@@ -161,14 +159,6 @@ class Plan:
         Megatron's ``main_grad``; DeepSpeed's stage 3 (``runtime/zero/stage3.py``: ``grad_partitions_flat_buffer``).
         """
         return self.profile.main_grads_fp32 or self.sharding == "zero3"
-
-    @property
-    def evaluation_loss_kernel(self) -> str:
-        """Liger's patched models make all logits outside training, until trainers ask them not to (``skip_logits``)."""
-        if self.loss_kernel != "fused_linear" or not self.profile.evaluates_with_logits:
-            return self.loss_kernel
-        release = self.transformers_release
-        return "torch" if release is not None and release < SKIPS_LOGITS else self.loss_kernel
 
     @property
     def rows(self) -> int:
@@ -260,6 +250,7 @@ def resolve(job: TrainingJob) -> Plan:
     accumulation = _accumulation(read, micro_batch, ranks.data)
     sequence = tokens or _needed(read, "sequence_length", profile.sequence_length, default)
     evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
+    loss_kernel = _loss_kernel(read, profile, default)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -291,7 +282,7 @@ def resolve(job: TrainingJob) -> Plan:
         checkpointing=checkpointing,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
         composes_attention=_composes_attention(read, weight, compute),
-        loss_kernel=_loss_kernel(read, profile, default),
+        loss_kernel=loss_kernel,
         compile=read.flag("compile", False),
         fp8=read.flag("fp8_linear", False),
         offloads_activations=read.flag(
@@ -314,6 +305,7 @@ def resolve(job: TrainingJob) -> Plan:
         evaluates=evaluation.batch is not None,
         evaluation_batch=evaluation.batch,
         evaluation_sequence=evaluation.sequence,
+        evaluation_loss_kernel=_evaluation_loss_kernel(read, profile, loss_kernel),
         keeps_cache=evaluation.keeps_cache,
         state_dict=_state_dict(read, profile, ranks.sharding),
         saves_optimizer=read.flag("saves_optimizer", True),
@@ -594,6 +586,20 @@ def _evaluation(
         # transformers 5's Trainer switches the cache off (``use_cache`` of TrainingArguments); before, the model's config has it
         read.flag("use_cache", profile.name == "transformers" and _before_5(_transformers_version(read, profile))),
     )
+
+
+def _evaluation_loss_kernel(read: Reader, profile: Profile, loss_kernel: str) -> str:
+    """Models that Liger patched make all logits outside training, unless they are told to skip them (``skip_logits``)."""
+    stated = read.text("eval_loss_kernel")
+    if stated is not None or loss_kernel != "fused_linear" or not profile.evaluates_with_logits:
+        return stated or loss_kernel
+    release = read.text("framework_version") if profile.name == "trl" else _transformers_version(read, profile)
+    made = profile.evaluates_with_logits == "always" or (
+        release is not None and in_force(profile.evaluates_with_logits, release)
+    )
+    if made:
+        read.note("eval_loss_kernel", "torch", "models that Liger patched make all logits outside training")
+    return "torch" if made else loss_kernel
 
 
 def _before_5(version: str | None) -> bool:

@@ -42,8 +42,9 @@ class Profile:
     """Checkpointed block inputs are moved to the host (Unsloth)."""
     evaluation_batch_size: int | None = None
     """Sequences in a batch of evaluation unless the settings say otherwise; None: as many as in training."""
-    evaluates_with_logits: bool = False
-    """Evaluation goes through Liger's patched models as transformers' Trainer calls them."""
+    evaluates_with_logits: str = ""
+    """Releases in which a model that Liger patched makes all logits in evaluation: ``always``, or a range of the framework's own
+    (trl) or of transformers."""
     quantizes_head: bool = False
     nf4_double: bool = False
     """NF4 always has its constants quantized again (torchao)."""
@@ -95,14 +96,14 @@ _TRAINER: Final = Profile(
     "transformers",
     micro_batch_size=8,
     evaluation_batch_size=8,
-    evaluates_with_logits=True,
+    evaluates_with_logits="<5.15",
     fsdp_upcasts_trainable=True,
     defers_reduction="compute",
     defers_fsdp2=">=1.11",
 )
 """Trainer: ``Accelerator.no_sync`` around all micro-steps but the last (transformers ``trainer.py``, accelerate ``accelerator.py``)."""
 _TRANSFORMERS: Final = replace(
-    _TRAINER, evaluation_batch_size=None, evaluates_with_logits=False, defers_reduction="", defers_fsdp2=""
+    _TRAINER, evaluation_batch_size=None, evaluates_with_logits="", defers_reduction="", defers_fsdp2=""
 )
 """transformers' models in a loop of another kind."""
 _LOOP: Final[Mapping[str, Any]] = {
@@ -110,7 +111,7 @@ _LOOP: Final[Mapping[str, Any]] = {
     "hold_logits": True,
     "micro_batch_size": None,
     "evaluation_batch_size": None,
-    "evaluates_with_logits": False,
+    "evaluates_with_logits": "",
 }
 """A training loop that a user writes around the model."""
 _OWN_SHARDING: Final = replace(_TRANSFORMERS, fsdp_upcasts_trainable=False, micro_batch_size=None)
@@ -124,17 +125,26 @@ PROFILES: Final[Mapping[str, Profile]] = {
         _TRAINER,
         name="trl",
         sequence_length=1024,
+        evaluates_with_logits="<0.29",
         kbit_upcast=True,
         shift_copy=True,
         quantized_autocast=True,
     ),
     # axolotl/utils/schemas: sequence_len 512, micro_batch_size 1; bf16 weights under autocast;
     # axolotl/utils/config: eval_batch_size is micro_batch_size where it is not given
-    "axolotl": replace(_TRAINER, name="axolotl", micro_batch_size=1, evaluation_batch_size=None, kbit_upcast=True),
+    "axolotl": replace(
+        _TRAINER,
+        name="axolotl",
+        micro_batch_size=1,
+        evaluation_batch_size=None,
+        evaluates_with_logits="always",
+        kbit_upcast=True,
+    ),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32
     "llamafactory": replace(
         _TRAINER,
         name="llamafactory",
+        evaluates_with_logits="always",
         sequence_length=2048,
         gradient_checkpointing="full",
         kbit_upcast=False,
@@ -143,6 +153,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "ms-swift": replace(
         _TRAINER,
         name="ms-swift",
+        evaluation_batch_size=1,
         micro_batch_size=1,
         gradient_checkpointing="full",
         compute_dtype="bf16",
