@@ -65,7 +65,7 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
                 states,
                 activations,
                 windows,
-                accumulating=plan.accumulation > 1 and not plan.in_backward,
+                accumulating=(plan.accumulation > 1 or plan.profile.main_grads_fp32) and not plan.in_backward,
                 embedding_gradient=embedding,
                 tied=architecture.tie_word_embeddings and not plan.profile.unties,
                 gradient_share=states.gradients / max(1.0, states.trainable * DTYPE_BYTES[dtype]),

@@ -42,9 +42,9 @@ def walk(
 ) -> Peak:
     """Follow one step of the steady state.
 
-    ``accumulating``: gradients of earlier micro-steps are there during forward. ``embedding_gradient``: bytes of the
-    dense gradient of the input embedding. ``gradient_share``: part of a gradient that stays on this rank after it was
-    reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
+    ``accumulating``: gradients are there during forward, of earlier micro-steps or as buffers made at start.
+    ``embedding_gradient``: bytes of the dense gradient of the input embedding. ``gradient_share``: part of a gradient that
+    stays on this rank after it was reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
     """
     resident = states.resident + windows.constant
     shared = {"forward": activations.shared_forward, "backward": activations.shared_backward}
