@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from row_configs import SWITCHES, config_of
+from row_configs import besides, config_of, switched
 
 from cfglint.catalog.architecture import architecture_from_config
 
@@ -157,15 +157,17 @@ def with_siblings(rows: list[Any]) -> dict[str, Any]:
         if sibling is None and row["model_type"] in DRAFT_FAMILIES:
             sibling, extra = with_draft_layers(row, shapes.get(shape_of(row), []))
         if sibling is None:
-            sibling = language_model(row, shapes)
-            config = config_of(row) if sibling is None else {**nested(row, sibling), "@like": sibling["id"]}
+            config = config_of(row)
             config.update(published_format(row, config))
+            extra = besides(row, config)
+            if extra:
+                config["@extra"] = extra
         else:
             config = config_of(sibling)
             if not published_in_fp8(row):
                 config = unquantized(config)
             config.update(own_format(row))
-            config.update(SWITCHES.get(row["id"], {}))
+            config = switched(row, config)
             config.update(published_format(row, config))
             config["@like"] = sibling["id"]
             config["@active"] = sibling.get("params_active")
@@ -267,37 +269,6 @@ def published_format(row: Any, config: dict[str, Any]) -> dict[str, Any]:
     if row["id"] not in FORMATS or "quantization_config" in config:
         return {}
     return {"quantization_config": FORMATS[row["id"]][1]}
-
-
-LANGUAGE_MODELS = {"kimi_vl": ("deepseek_v3", "moonvit"), "kimi_k25": ("deepseek_v3", "moonvit")}
-"""Vision-language families whose language model is a known one: model_type of the text and of the vision part, as vLLM's
-transformers_utils/configs/kimi_vl.py and the copy of Kimi-K2.5's config.json in aiconfigurator say."""
-MOONVIT = {
-    "model_type": "moonvit", "hidden_size": 1152, "num_hidden_layers": 27, "num_attention_heads": 16, "intermediate_size": 4304,
-    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "merge_kernel_size": [2, 2],
-}  # fmt: skip
-"""Defaults of vLLM's transformers_utils/configs/moonvit.py; the same sizes in Kimi-K2.5's config.json."""
-VISION_SHARE = 0.03
-
-
-def language_model(row: Any, shapes: dict[Any, list[Any]]) -> Any:
-    """The counted row of the language model's shape that a vision-language row holds beside its encoder."""
-    if row["model_type"] not in LANGUAGE_MODELS:
-        return None
-    text = {**row, "model_type": LANGUAGE_MODELS[row["model_type"]][0]}
-    for other in shapes.get(shape_of(text), []):
-        if 0 < row["params_total"] - other["params_total"] <= VISION_SHARE * row["params_total"]:
-            return other
-    return None
-
-
-def nested(row: Any, sibling: Any) -> dict[str, Any]:
-    text = config_of(sibling)
-    if row.get("context_length_reported"):
-        text["max_position_embeddings"] = row["context_length_reported"]
-    dtype = text.pop("dtype", None)
-    text.pop("quantization_config", None)
-    return {"model_type": row["model_type"], "dtype": dtype, "text_config": text, "vision_config": MOONVIT}
 
 
 def shape_of(row: Any) -> Any:

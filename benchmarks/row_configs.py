@@ -1,15 +1,18 @@
 """Turn a row of ``../shared/catalog/models.json`` into the ``config.json`` it was counted from, spelled as its family spells it.
 
 The rows state dimensions in standard names. What a config says beyond them (switches such as ``attention_bias``) follows from
-the family's defaults; where a checkpoint differs from these, SWITCHES names the difference and why it is known.
+the family's defaults; where a checkpoint differs from these, ``row_configs.json`` names the difference and its source.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from cfglint.catalog.architecture import architecture_from_config
 
 DEFAULTS = json.loads(
     (Path(__file__).resolve().parents[1] / "cfglint/catalog/data/config_defaults.json").read_text("utf-8")
@@ -18,168 +21,39 @@ DEFAULTS = json.loads(
 Row = Mapping[str, Any]
 Config = dict[str, Any]
 
-SWITCHES: dict[str, Config] = {
-    # biases: the safetensors total is met only with them (rows' "published_check")
-    "ibm-granite/granite-3b-code-base-2k": {"attention_bias": True, "mlp_bias": True},
-    "ibm-granite/granite-3b-code-instruct-128k": {"attention_bias": True, "mlp_bias": True},
-    "ibm-granite/granite-8b-code-base-4k": {"attention_bias": True, "mlp_bias": True},
-    "ibm-granite/granite-8b-code-base-128k": {"attention_bias": True, "mlp_bias": True},
-    "CohereLabs/c4ai-command-r-plus": {"use_qk_norm": True},
-    "stabilityai/stablelm-2-12b": {"use_parallel_residual": True, "qk_layernorm": True},
-    "stabilityai/stablelm-2-1_6b": {"use_qkv_bias": True},
-    "zai-org/GLM-4-32B-0414": {"attention_bias": False},
-    "zai-org/GLM-Z1-32B-0414": {"attention_bias": False},
-    "zai-org/GLM-Z1-Rumination-32B-0414": {"attention_bias": False},
-    "zai-org/glm-edge-1.5b-chat": {"attention_bias": False},
-    "zai-org/glm-edge-4b-chat": {"attention_bias": False},
-    "microsoft/Phi-3.5-MoE-instruct": {"attention_bias": True, "lm_head_bias": True},
-    "microsoft/Phi-mini-MoE-instruct": {"attention_bias": True, "lm_head_bias": True},
-    "microsoft/Phi-tiny-MoE-instruct": {"attention_bias": True, "lm_head_bias": True},
-    "zai-org/GLM-4.5": {"attention_bias": True, "use_qk_norm": True},
-    "zai-org/GLM-4.6": {"attention_bias": True, "use_qk_norm": True},
-    "zai-org/GLM-4.5-Air": {"attention_bias": True},
-    "LiquidAI/LFM2-2.6B": {"block_auto_adjust_ff_dim": False},
-    # experts in FP8: the published total holds one fp32 scale for 16,384 elements and its own copy of embedding and head
-    "deepseek-ai/DeepSeek-V4-Flash-Base": {"expert_dtype": "fp8"},
-    "deepseek-ai/DeepSeek-V4-Pro-Base": {"expert_dtype": "fp8"},
-    # shapes that the paper and the modeling code state
-    "facebook/opt-350m": {"word_embed_proj_dim": 512, "do_layer_norm_before": False},
-    "tiiuae/falcon-11B": {"num_ln_in_parallel_attn": 1},
-    "tiiuae/falcon-rw-1b": {"parallel_attn": False, "bias": True, "alibi": True},
-    "tiiuae/falcon-rw-7b": {"parallel_attn": False, "bias": True, "alibi": True},
+ENTRIES: dict[str, dict[str, Any]] = {
+    name: entry
+    for entry in json.loads(Path(__file__).with_name("row_configs.json").read_text("utf-8"))
+    for name in entry["ids"]
 }
+"""What rows lack or state otherwise than their class, each with its source: ``config`` goes over the row's own keys, or with
+``whole`` stands in their place; ``besides`` lists what the published files hold beyond the model as ``[what, shape, how often]``.
+"""
 
 
-def internlm2(hidden: int, layers: int, heads: int, width: int) -> Config:
-    """The language model of an InternVL checkpoint, InternLM 2 or 2.5."""
-    return {
-        "llm_config": {
-            "model_type": "internlm2", "max_position_embeddings": 32768, "hidden_size": hidden, "num_hidden_layers": layers,
-            "num_attention_heads": heads, "num_key_value_heads": 8, "intermediate_size": width, "vocab_size": 92553,
-        }
-    }  # fmt: skip
+def switched(row: Row, config: Config) -> Config:
+    """With what ``row_configs.json`` says of the row."""
+    entry = ENTRIES.get(row["id"], {})
+    stated = entry.get("config", {})
+    return {"model_type": config["model_type"], **stated} if entry.get("whole") else {**config, **stated}
 
 
-def qwen25(hidden: int, layers: int, heads: int, groups: int, width: int) -> Config:
-    """The language model of an InternVL checkpoint, Qwen2.5."""
-    return {
-        "llm_config": {
-            "model_type": "qwen2", "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
-            "num_key_value_heads": groups, "intermediate_size": width, "vocab_size": 151674,
-            "max_position_embeddings": 32768, "tie_word_embeddings": False,
-        }
-    }  # fmt: skip
+def besides(row: Row, config: Config) -> int:
+    """Elements of the published files that are no parameters of the model: draft layers, buffers, scales.
+
+    ``{"layer": n}`` in place of a shape stands for all of decoder layer n, which a draft layer repeats.
+    """
+    listed = ENTRIES.get(row["id"], {}).get("besides", ())
+    return sum((layer_of(config, shape["layer"]) if isinstance(shape, dict) else math.prod(shape)) * count
+               for _, shape, count in listed)  # fmt: skip
 
 
-NEMOTRON_NANO_2: Config = {
-    "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", "mamba_num_heads": 128,
-    "mamba_head_dim": 80, "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "max_position_embeddings": 131_072,
-}  # fmt: skip
-"""NVIDIA Nemotron Nano 2 report, table 1; it meets the published total to the last parameter."""
+def layer_of(config: Config, index: int) -> int:
+    tensors = architecture_from_config(config).tensors
+    return sum(
+        tensor.elements * tensor.count for tensor in tensors if tensor.stack == "decoder" and index in tensor.layers
+    )
 
-SWITCHES.update(
-    {
-        "OpenGVLab/InternVL2-8B": internlm2(4096, 32, 32, 14336),
-        "OpenGVLab/InternVL2_5-8B": internlm2(4096, 32, 32, 14336),
-        "OpenGVLab/InternVL2-26B": internlm2(6144, 48, 48, 16384),
-        "OpenGVLab/InternVL2_5-26B": internlm2(6144, 48, 48, 16384),
-        "OpenGVLab/InternVL2_5-2B": internlm2(2048, 24, 16, 8192),
-        "OpenGVLab/InternVL2_5-38B": qwen25(5120, 64, 40, 8, 27648),
-        "OpenGVLab/InternVL2_5-4B": qwen25(2048, 36, 16, 2, 11008),
-        "OpenGVLab/InternVL2_5-1B": qwen25(896, 24, 14, 2, 4864),
-        "nvidia/NVIDIA-Nemotron-Nano-9B-v2": NEMOTRON_NANO_2,
-        "nvidia/NVIDIA-Nemotron-Nano-9B-v2-Base": NEMOTRON_NANO_2,
-        "nvidia/NVIDIA-Nemotron-Nano-9B-v2-Japanese": NEMOTRON_NANO_2,
-    }
-)
-"""Language models as the InternVL 2.5 report's table 1 names them: what they leave of the published totals is InternViT's
-300 million or 6 billion and the projector."""
-
-
-def ling(dense: int, width: int) -> Config:
-    """What the rows of Ling 2 and LLaDA 2 leave out: dense layers and their width, one shared expert, norms on queries and keys."""
-    return {
-        "first_k_dense_replace": dense, "intermediate_size": width, "num_shared_experts": 1, "use_qk_norm": True,
-        "moe_router_enable_expert_bias": True, "tie_word_embeddings": False,
-    }  # fmt: skip
-
-
-def trinity(dense: int, width: int) -> Config:
-    return {
-        "num_dense_layers": dense, "intermediate_size": width, "num_shared_experts": 1, "tie_word_embeddings": False
-    }  # fmt: skip
-
-
-TRINITY_LARGE: Config = {
-    **trinity(6, 12288), "num_experts": 256, "num_experts_per_tok": 4, "moe_intermediate_size": 3072
-}  # fmt: skip
-HY3: Config = {"num_shared_experts": 1, "intermediate_size": 13312, "tie_word_embeddings": False}
-"""Defaults of transformers 5.24 ``configuration_hy_v3.py``; the checkpoints hold a draft layer more."""
-YOUTU: Config = {
-    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
-    "tie_word_embeddings": True,
-}  # fmt: skip
-"""Defaults of transformers 5.24 ``configuration_youtu.py``; they meet the published total."""
-
-
-def lfm2_layers(layers: int, attention: tuple[int, ...]) -> Config:
-    return {"layer_types": ["full_attention" if index in attention else "conv" for index in range(layers)]}
-
-
-LFM2_MOE: Config = {"intermediate_size": 7168, "num_dense_layers": 2, "tie_word_embeddings": True}
-"""Defaults of transformers 5.24 ``configuration_lfm2_moe.py``. The totals say how many layers have attention; they are spaced as in
-LFM2's dense models."""
-UNTIED: Config = {"tie_word_embeddings": False}
-LING_LITE: Config = {"num_shared_experts": 2, "first_k_dense_replace": 0, "tie_word_embeddings": False}
-DEEPSEEK_MOE: Config = {
-    "first_k_dense_replace": 1, "n_shared_experts": 2, "intermediate_size": 10944, "tie_word_embeddings": False,
-}  # fmt: skip
-"""DeepSeekMoE 16B (its report, table 2: one dense layer, two shared experts)."""
-
-SWITCHES.update(
-    {
-        **dict.fromkeys(
-            ("inclusionAI/Ling-flash-2.0", "inclusionAI/Ring-flash-2.0", "inclusionAI/LLaDA2.0-flash",
-             "inclusionAI/LLaDA2.2-flash"), ling(1, 9216)
-        ),
-        **dict.fromkeys(
-            ("inclusionAI/Ling-mini-2.0", "inclusionAI/Ring-mini-2.0", "inclusionAI/LLaDA2.0-mini",
-             "inclusionAI/LLaDA2.0-mini-CAP", "inclusionAI/LLaDA2.0-mini-preview", "inclusionAI/LLaDA2.1-mini",
-             "inclusionAI/LLaDA2.2-mini"), ling(1, 5120)
-        ),
-        "inclusionAI/Ling-1T": ling(4, 18432),
-        "inclusionAI/Ring-1T": ling(4, 18432),
-        "inclusionAI/Ling-lite": LING_LITE,
-        "inclusionAI/Ling-lite-1.5": LING_LITE,
-        "inclusionAI/Ling-lite-1.5-2507": {
-            **LING_LITE, "num_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408
-        },
-        **dict.fromkeys(("arcee-ai/Trinity-Mini", "arcee-ai/Trinity-Mini-Base-Pre-Anneal"), trinity(2, 6144)),
-        "arcee-ai/Trinity-Nano-Preview": trinity(2, 3072),
-        **dict.fromkeys(("arcee-ai/Trinity-Large-Preview", "arcee-ai/Trinity-Large-Thinking"), TRINITY_LARGE),
-        **dict.fromkeys(("tencent/Hy3", "tencent/Hy3-preview"), HY3),
-        "tencent/Youtu-LLM-2B": YOUTU,
-        "microsoft/GRIN-MoE": {
-            "num_local_experts": 16, "num_experts_per_tok": 2, "attention_bias": True, "lm_head_bias": True
-        },
-        # LFM2-350M and LFM2-2.6B with other vocabularies: the totals differ by the embedding's rows alone
-        "LiquidAI/LFM2-ColBERT-350M": lfm2_layers(16, (2, 5, 8, 10, 12, 14)),
-        **{
-            key: {**lfm2_layers(30, (2, 6, 10, 14, 17, 21, 24, 27)), "block_auto_adjust_ff_dim": False}
-            for key in ("LiquidAI/LFM2.5-2.6B", "LiquidAI/LFM2.5-2.6B-Base")
-        },
-        **{
-            key: {**LFM2_MOE, **lfm2_layers(24, (2, 6, 10, 14, 18, 21))}
-            for key in ("LiquidAI/LFM2-8B-A1B", "LiquidAI/LFM2.5-8B-A1B", "LiquidAI/LFM2.5-8B-A1B-Base")
-        },
-        "LiquidAI/LFM2-24B-A2B": {**LFM2_MOE, "intermediate_size": 11776, **lfm2_layers(40, tuple(range(2, 40, 4)))},
-        "upstage/Solar-Open-100B": {"n_shared_experts": 1, "tie_word_embeddings": False},
-        **dict.fromkeys(("allenai/BAR-2x7B-Base", "allenai/BAR-2x7B-Code", "allenai/FlexOlmo-7x7B-1T"), UNTIED),
-        "deepseek-ai/deepseek-moe-16b-base": DEEPSEEK_MOE,
-        "deepseek-ai/deepseek-moe-16b-chat": DEEPSEEK_MOE,
-    }
-)  # fmt: skip
-"""Settings that meet the published totals to the last parameter, each the only whole ones that do."""
 
 GATED_T5 = ("flan-t5", "flan-ul2", "t5-v1_1", "mt5", "umt5", "byt5", "ul2")
 
@@ -213,7 +87,7 @@ def _config_of(row: Row, shapes: Mapping[str, Any]) -> Config:
                 {key: value for key, value in row["mla"].items() if key != "kv_cache_elems_per_token_per_layer"}
             )
         config.update(spelled(model_type, text))
-    config.update(SWITCHES.get(row["id"], {}))
+    config = switched(row, config)
     dtype = row["native_dtype"]
     if dtype:
         config["dtype"] = dtype.split(" ")[0]

@@ -37,7 +37,7 @@ class Model:
     matches_published: bool
     """The count equals the published files' total to the last parameter."""
     extra_in_checkpoint: int
-    """Parameters in the published files beyond the model's (multi-token-prediction heads)."""
+    """Elements of the published files that are no parameters of the model: multi-token-prediction layers, buffers, scales."""
     native_dtype: str | None
     native_dtype_sourced: bool
     """False: recalled as the family's usual dtype, never a ground for an error."""

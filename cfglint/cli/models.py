@@ -260,7 +260,9 @@ def model_rows(model: Model) -> list[tuple[str, str]]:
     if model.params_active:
         rows.append(("active", f"{model.params_active:,} of them for each token"))
     if model.extra_in_checkpoint:
-        rows.append(("in the files", f"{model.extra_in_checkpoint:,} more (multi-token prediction)"))
+        what = "draft layers, buffers or scales"
+        besides = f"{model.extra_in_checkpoint:,} {'more' if model.counted else 'of them'} ({what})"
+        rows.append(("in the files", besides))
     if model.native_dtype:
         sourced = model.native_dtype_source if model.native_dtype_sourced else "from memory, not located"
         rows.append(("dtype", f"{model.native_dtype} ({sourced})"))

@@ -402,6 +402,35 @@ QWEN1 = Decoder(
     tie_default=False,
 )
 
+PHI3_SMALL = Decoder(
+    mixers=full(fused="query_key_value", o="dense", bias=True, output_bias=True),
+    feed_forwards={"dense": Mlp(fused="up_proj", bias=True, width="ff_intermediate_size")},
+    norm="layernorm",
+    norm_bias=True,
+    final_norm="final_layernorm",
+)
+"""modeling_phi3_small.py beside the checkpoints."""
+
+CHATGLM = Decoder(
+    mixers=full(fused="query_key_value", o="dense", bias="add_qkv_bias"),
+    feed_forwards={"dense": Mlp(fused="dense_h_to_4h", down="dense_4h_to_h")},
+    embedding="word_embeddings",
+    final_norm="final_layernorm",
+    head="output_layer",
+    tie_default=False,
+)
+
+
+def chatglm(c: Config) -> Body:
+    """ChatGLM 2 to GLM-4 in their own spelling (modeling_chatglm.py beside the checkpoints)."""
+    names = {
+        "num_layers": "num_hidden_layers", "kv_channels": "head_dim", "ffn_hidden_size": "intermediate_size",
+        "padded_vocab_size": "vocab_size", "multi_query_group_num": "num_key_value_heads", "seq_length": "max_position_embeddings",
+    }  # fmt: skip
+    raw = {**c.raw, **{name: c.raw[own] for own, name in names.items() if c.raw.get(own) is not None}}
+    return CHATGLM(Config(raw, c.model_type, nested=c.nested))
+
+
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
@@ -473,6 +502,12 @@ FAMILIES: dict[str, Family] = {
     "mllama_text_model": replace(
         MISTRAL, mixers={**full(), "cross": CrossAttention(qk_norm="head")}, plan=mllama_plan, extra_rows=8
     ),
+    "solar": LLAMA,
+    "minicpm": LLAMA,
+    "apriel": LLAMA,
+    "olmo2_noqknorm_prenorm": LLAMA,
+    "chatglm": chatglm,
+    "phi3small": PHI3_SMALL,
     # Text parts of vision-language models.
     "qwen2_vl_text": QWEN2,
     "qwen2_5_vl_text": QWEN2,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Role, Tensor, UnknownArchitecture
+from cfglint.catalog.families.audio import EARS
 from cfglint.catalog.families.config import Config, Flag, class_defaults, whole
 from cfglint.catalog.families.parts import (
     Attention,
@@ -293,6 +294,61 @@ def gemma4_tower(c: Config) -> Iterator[Tensor]:
         yield replace(tensor, role="vision")
 
 
+def square(c: Config) -> int:
+    """Positions of MoonViT's grid."""
+    return c.size("init_pos_emb_height", 64) * c.size("init_pos_emb_width", 64)
+
+
+def moonvit(c: Config) -> Iterator[Tensor]:
+    """Kimi's tower; newer configs put ``vt_`` before its keys."""
+    names = {"num_hidden_layers": 27, "hidden_size": 1152, "num_attention_heads": 16, "intermediate_size": 4304}
+    usual = {"patch_size": 14, **names}
+    stated = {key.removeprefix("vt_"): value for key, value in c.raw.items()}
+    tower = Tower(
+        attention(o="wo"),
+        plain("fc0", "fc1"),
+        ("norm0", "norm1"),
+        patch="proj",
+        patch_bias=True,
+        positions=square,
+        positions_module="pos_emb",
+        after="final_layernorm",
+    )
+    yield from tower(Config({**usual, **stated}, c.model_type, nested=True))
+
+
+def window_sinks(c: Config, where: Where) -> Iterator[Tensor]:
+    """MiMo's window layers have a sink per head; ``fullatt_block_indexes`` names the others."""
+    if not c.flag("use_sink"):
+        return
+    full = c.indexes("fullatt_block_indexes") or frozenset()
+    windows = tuple(index for index in where.layers if index not in full)
+    yield from vector("sinks", c.size("num_heads"), "vision", Where(where.stack, windows))
+
+
+MIMO_TOWER = Tower(
+    Attention(
+        fused="qkv",
+        o="proj",
+        bias=True,
+        output_bias=True,
+        heads="num_heads",
+        head_dim="qk_channels",
+        role="vision",
+    ),
+    Mlp(bias=True, role="vision"),
+    ("norm1", "norm2"),
+    norm_bias=False,
+    depth="depth",
+    patch="proj",
+    channels="in_channels",
+    time="temporal_patch_size",
+    positions=None,
+    extra=window_sinks,
+)
+
+SIGLIP2 = replace(SIGLIP, patch_is_linear=True, positions=lambda c: c.size("num_patches", 256))
+
 MINIMAX_TOWER = Tower(
     attention(), plain(), LAYER_NORMS, patch="proj", time="temporal_patch_size", positions=None, before="pre_layrnorm"
 )
@@ -315,6 +371,10 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "llama4_vision_model": llama4_tower,
     "gemma4_vision": gemma4_tower,
     "minimax_m3_vl_vision": MINIMAX_TOWER,
+    "moonvit": moonvit,
+    "kimi_k25_vision": moonvit,
+    "siglip2_vision_model": SIGLIP2,
+    "mimovl": MIMO_TOWER,
 }
 
 UNSTATED = object()
@@ -430,6 +490,38 @@ def gemma4(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from linear("embedding_projection", text.size("hidden_size"), vision.size("hidden_size"), PROJECTOR)
 
 
+def kimi_vl(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """A norm, then two layers over ``merge_kernel_size`` joined patches."""
+    width = vision.size("hidden_size", vision.size("vt_hidden_size", 1152))
+    sides = vision.sequence("merge_kernel_size") or (2, 2)
+    joined = width
+    for edge in sides:
+        joined *= whole("merge_kernel_size", edge, at_least=1)
+    yield Tensor("pre_norm", (width,), PROJECTOR)
+    yield Tensor("pre_norm", (width,), PROJECTOR, bias=True)
+    yield from linear("linear_1", joined, joined, PROJECTOR, bias=True)
+    yield from linear("linear_2", text.size("hidden_size"), joined, PROJECTOR, bias=True)
+
+
+def lfm2_vl(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    joined = vision.size("hidden_size") * outer.size("downsample_factor", 2) ** 2
+    hidden, width = text.size("hidden_size"), outer.size("projector_hidden_size", 2560)
+    bias = outer.flag("projector_bias", True)
+    if outer.flag("projector_use_layernorm", True):
+        yield Tensor("layer_norm", (joined,), PROJECTOR)
+        yield Tensor("layer_norm", (joined,), PROJECTOR, bias=True)
+    yield from linear("linear_1", width, joined, PROJECTOR, bias=bias)
+    yield from linear("linear_2", hidden, width, PROJECTOR, bias=bias)
+
+
+def mimo(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    width = vision.size("hidden_size")
+    joined = width * vision.size("spatial_merge_size", 2) ** 2
+    yield Tensor("ln_q", (width,), PROJECTOR)
+    yield from linear("0", joined, joined, PROJECTOR)
+    yield from linear("2", vision.size("out_hidden_size"), joined, PROJECTOR)
+
+
 def minimax_m3(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     hidden = text.size("hidden_size")
     width = outer.size("projector_hidden_size", hidden)
@@ -449,7 +541,7 @@ class VisionLanguage:
     vision: str
     projector: Projector
     ears: str = "audio_config"
-    """Config key of a part that is not described here."""
+    """Config key of the audio part."""
 
     def __call__(self, c: Config) -> Body:
         from cfglint.catalog.families import family
@@ -463,7 +555,11 @@ class VisionLanguage:
         if stated is None:  # the text model alone
             return body
         if isinstance(c.raw.get(self.ears), Mapping):
-            body.missing = "the audio part"
+            ears = EARS.get(c.model_type)
+            if ears is None:
+                body.missing = "the audio part"
+            else:
+                body.tensors += ears(c.part(self.ears, ""), text)
         if stated is UNSTATED:
             body.missing = "the vision part, which the config does not state"
             return body
@@ -518,6 +614,11 @@ FAMILIES: dict[str, Family] = {
     "idefics3": VisionLanguage("llama", "idefics3_vision", idefics3),
     "smolvlm": VisionLanguage("llama", "smolvlm_vision", idefics3),
     "internvl": VisionLanguage("qwen2", "internvl_vision", internvl),
+    "internvl_chat": VisionLanguage("internlm2", "internvl_vision", internvl),
+    "kimi_vl": VisionLanguage("deepseek_v3", "moonvit", kimi_vl),
+    "kimi_k25": VisionLanguage("deepseek_v3", "kimi_k25_vision", kimi_vl),
+    "mimo_v2": VisionLanguage("mimo_v2_flash", "mimovl", mimo),
+    "lfm2_vl": VisionLanguage("lfm2", "siglip2_vision_model", lfm2_vl),
     "mistral3": VisionLanguage("mistral", "pixtral", mistral3),
     "qwen2_vl": VisionLanguage("qwen2_vl_text", "qwen2_vl_vision", qwen2_vl),
     "qwen2_5_vl": VisionLanguage("qwen2_5_vl_text", "qwen2_5_vl_vision", qwen2_vl),

@@ -1,0 +1,96 @@
+"""Audio encoders of models that hear: Gemma 4's conformer, MiMo-V2.5's transformer over codec tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from cfglint.catalog.architecture import Tensor, UnknownArchitecture
+from cfglint.catalog.families.config import Config, whole
+from cfglint.catalog.families.parts import Attention, Mlp, Where, linear, matrix, norm, vector
+
+Ears = Callable[[Config, Config], Iterator[Tensor]]
+"""Tensors of the encoder and of its way into the text model, from the audio and the text config."""
+
+
+def as_audio(tensors: Iterator[Tensor]) -> Iterator[Tensor]:
+    for tensor in tensors:
+        yield replace(tensor, role="audio")
+
+
+def gemma4(c: Config, text: Config) -> Iterator[Tensor]:
+    yield from as_audio(gemma4_encoder(c))
+    yield from linear("embedding_projection", text.size("hidden_size"), c.size("output_proj_dims", 1536), "projector")
+
+
+def gemma4_encoder(c: Config) -> Iterator[Tensor]:
+    hidden, heads, kernel = c.size("hidden_size", 1024), c.size("num_attention_heads", 8), c.size("conv_kernel_size", 5)
+    channels = c.sequence("subsampling_conv_channels") or (128, 32)
+    first, second = (whole("subsampling_conv_channels", item, at_least=1) for item in channels)
+    yield from matrix("conv", (first, 1, 3, 3), "audio")
+    yield from norm("norm", first)
+    yield from matrix("conv", (second, first, 3, 3), "audio")
+    yield from norm("norm", second)
+    yield from linear("input_proj_linear", hidden, second * 32, "audio")  # 128 mel bins, halved twice
+    where = Where("audio", tuple(range(c.size("num_hidden_layers", 12))))
+    for _ in range(2):
+        yield from linear("ffw_layer_1", 4 * hidden, hidden, "audio", where)
+        yield from linear("ffw_layer_2", hidden, 4 * hidden, "audio", where)
+        yield from norm("pre_layer_norm", hidden, where)
+        yield from norm("post_layer_norm", hidden, where)
+    yield from vector("per_dim_scale", hidden // heads, "audio", where)
+    for module in ("q_proj", "k_proj", "v_proj", "post", "relative_k_proj"):
+        yield from linear(module, hidden, hidden, "audio", where)
+    yield from linear("linear_start", 2 * hidden, hidden, "audio", where)
+    yield from linear("linear_end", hidden, hidden, "audio", where)
+    yield from matrix("depthwise_conv1d", (hidden, 1, kernel), "audio", where)
+    for module in ("pre_layer_norm", "conv_norm", "norm_pre_attn", "norm_post_attn", "norm_out"):
+        yield from norm(module, hidden, where)
+    yield from linear("output_proj", c.size("output_proj_dims", 1536), hidden, "audio", bias=True)
+
+
+def codebooks(c: Config) -> list[int]:
+    """Rows of the embedding of each codec channel: one number for all, or one per channel as ``1025-1025-129-…``."""
+    channels = c.size("audio_channels", 8)
+    stated = c.get("speech_vocab_size")
+    parts = str(stated).split("-") if stated is not None else []
+    if not parts or not all(part.isdigit() for part in parts):
+        raise UnknownArchitecture(f"speech_vocab_size is {stated!r}, expected the rows of each audio channel")
+    rows = [int(part) for part in parts]
+    return rows * channels if len(rows) == 1 else rows
+
+
+def mimo(c: Config, text: Config) -> Iterator[Tensor]:
+    """A small Qwen 2 over groups of codec frames (vLLM's mimo_audio.py)."""
+    hidden = c.size("input_local_dim", 1024)
+    inner = Config(
+        {
+            "hidden_size": hidden,
+            "num_attention_heads": c.size("input_local_attn_heads", 64),
+            "intermediate_size": c.size("input_local_intermediate_size", 4096),
+        },
+        "qwen2",
+    )
+    where = Where("audio", tuple(range(c.size("input_local_layers", 6))))
+
+    def encoder() -> Iterator[Tensor]:
+        yield from Attention(bias=True, kv_heads="").tensors(inner, where)
+        yield from Mlp().tensors(inner, where)
+        yield from norm("input_layernorm", hidden, where)
+        yield from norm("post_attention_layernorm", hidden, where)
+        if c.flag("add_post_norm"):
+            yield from norm("norm", hidden)
+        for rows in codebooks(c):
+            yield from matrix("speech_embeddings", (rows, hidden), "audio")
+
+    yield from as_audio(encoder())
+    grouped, out = hidden * c.size("group_size", 4), c.size("out_hidden_size", text.size("hidden_size"))
+    if c.size("projection_layers", 1) == 1:
+        yield from linear("projection", out, grouped, "projector")
+    else:
+        yield from linear("0", 4 * grouped, grouped, "projector")
+        yield from linear("2", out, 4 * grouped, "projector")
+
+
+EARS: Mapping[str, Ears] = {"gemma4": gemma4, "mimo_v2": mimo}
+"""By the ``model_type`` of the whole model."""

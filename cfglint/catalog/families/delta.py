@@ -1,0 +1,211 @@
+"""Hybrids of latent or softmax attention with linear attention that decays per channel or per head: Kimi Linear, Ling 2.5 to 3, OLMo
+Hybrid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cfglint.catalog.architecture import StateSpace, Tensor, UnknownArchitecture
+from cfglint.catalog.families.config import Config
+from cfglint.catalog.families.hybrid import convolution
+from cfglint.catalog.families.moe import DEEPSEEK, Experts, LatentAttention, dense_first, times
+from cfglint.catalog.families.parts import (
+    Attention,
+    Body,
+    Decoder,
+    Family,
+    Mlp,
+    Slot,
+    Where,
+    linear,
+    norm,
+    vector,
+)
+
+LINEAR: Final = "linear_attention"
+
+
+def linear_sizes(c: Config) -> tuple[int, int, int]:
+    """Heads, head size and convolution kernel; ``linear_attn_config`` where the config has one (Kimi Linear)."""
+    stated = c.raw.get("linear_attn_config")
+    inner = Config(stated, c.model_type, nested=True) if isinstance(stated, dict) else c
+    heads = inner.size("num_heads" if inner is not c else "num_attention_heads")
+    return heads, inner.size("head_dim", 128), inner.size("short_conv_kernel_size", 4)
+
+
+@dataclass(frozen=True)
+class KimiDelta:
+    """Kimi delta attention (arXiv 2510.26692, section 3): a decay per channel, short convolutions on queries, keys and values."""
+
+    full_rank: bool = False
+    """Decay and output gate are one projection each (Ling 3), not two through the head size (Kimi Linear)."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        heads, width, kernel = linear_sizes(c)
+        hidden, inner = c.size("hidden_size"), heads * width
+        for module in ("q_proj", "k_proj", "v_proj"):
+            yield from linear(module, inner, hidden, LINEAR, where)
+        yield from convolution(3 * inner, kernel, where, bias=False, role=LINEAR)
+        yield from vector("A_log", heads, LINEAR, where)
+        yield from vector("dt_bias", inner, LINEAR, where)
+        if self.full_rank:
+            yield from linear("f_proj", inner, hidden, LINEAR, where)
+            yield from linear("g_proj", inner, hidden, LINEAR, where)
+        else:
+            for first, second in (("f_a_proj", "f_b_proj"), ("g_a_proj", "g_b_proj")):
+                yield from linear(first, width, hidden, LINEAR, where)
+                yield from linear(second, inner, width, LINEAR, where)
+        yield from linear("b_proj", heads, hidden, LINEAR, where)
+        yield from norm("o_norm", width, where, role=LINEAR)
+        yield from linear("o_proj", hidden, inner, LINEAR, where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {"recurrent": True}
+
+    def describe(self, c: Config, body: Body) -> None:
+        heads, width, kernel = linear_sizes(c)
+        body.ssm = StateSpace("kimi-delta", 3 * heads * width * (kernel - 1), heads * width * width, heads * width)
+
+
+class GatedLatentAttention(LatentAttention):
+    """Ling 3's latent attention: one gate per head on the output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        yield from linear("g_proj", c.size("num_attention_heads"), c.size("hidden_size"), "mla", where)
+
+
+@dataclass(frozen=True)
+class LingLightning:
+    """Ling 2.5's lightning attention (modeling_bailing_moe_v2_5.py beside the checkpoints)."""
+
+    attention: Attention = field(default_factory=lambda: Attention(kv_heads=""))
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        heads, _, width = self.attention.read(c)
+        hidden, inner = c.size("hidden_size"), heads * width
+        bias = c.flag("use_qkv_bias") or c.flag("use_bias")
+        yield from linear("query_key_value", 3 * inner, hidden, LINEAR, where, bias=bias)
+        if c.flag("use_qk_norm", True):
+            yield from norm("query_layernorm", width, where)
+            yield from norm("key_layernorm", width, where)
+        yield from linear("g_proj", inner, hidden, LINEAR, where)
+        yield from norm("g_norm", inner, where, role=LINEAR)
+        yield from linear("dense", hidden, inner, LINEAR, where, bias=c.flag("use_bias"))
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {"recurrent": True}
+
+    def describe(self, c: Config, body: Body) -> None:
+        heads, _, width = self.attention.read(c)
+        body.ssm = StateSpace("lightning-attention", 0, heads * width * width, heads * width)
+
+
+@dataclass(frozen=True)
+class OlmoDelta:
+    """OLMo Hybrid's gated delta net: separate projections, values wider than keys."""
+
+    def sizes(self, c: Config) -> tuple[int, int, int, int]:
+        """Width of all keys and of all values, value heads, kernel."""
+        keys = c.size("linear_num_key_heads") * c.size("linear_key_head_dim")
+        heads = c.size("linear_num_value_heads")
+        return keys, heads * c.size("linear_value_head_dim"), heads, c.size("linear_conv_kernel_dim", 4)
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        keys, values, heads, kernel = self.sizes(c)
+        hidden = c.size("hidden_size")
+        yield from norm("input_layernorm", hidden, where)
+        yield from vector("A_log", heads, LINEAR, where)
+        yield from vector("dt_bias", heads, LINEAR, where)
+        for module, out in (
+            ("q_proj", keys), ("k_proj", keys), ("v_proj", values), ("a_proj", heads), ("b_proj", heads), ("g_proj", values),
+        ):  # fmt: skip
+            yield from linear(module, out, hidden, LINEAR, where)
+        yield from linear("o_proj", hidden, values, LINEAR, where)
+        yield from convolution(2 * keys + values, kernel, where, bias=False, role=LINEAR)
+        yield from norm("o_norm", c.size("linear_value_head_dim"), where, role=LINEAR)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {"recurrent": True}
+
+    def describe(self, c: Config, body: Body) -> None:
+        keys, values, heads, kernel = self.sizes(c)
+        state = heads * c.size("linear_key_head_dim") * c.size("linear_value_head_dim")
+        body.ssm = StateSpace("gated-deltanet", (2 * keys + values) * (kernel - 1), state, values)
+
+
+class OlmoAttention(Attention):
+    """Its attention layers norm what they put out, their linear layers what they take in."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        yield from norm("post_feedforward_layernorm", c.size("hidden_size"), where)
+
+
+def kinds(c: Config) -> list[str] | None:
+    """``layer_types``, or which layers ``linear_attn_config`` lists, counted from one."""
+    named = c.sequence("layer_types")
+    if named is not None:
+        return [str(kind) for kind in named]
+    stated = c.raw.get("linear_attn_config")
+    full = stated.get("full_attn_layers") if isinstance(stated, dict) else None
+    if not isinstance(full, (list, tuple)):
+        return None
+    return ["full_attention" if index + 1 in full else LINEAR for index in range(c.size("num_hidden_layers"))]
+
+
+def grouped(c: Config, full: str = "mla") -> tuple[Slot, ...]:
+    """The last layer of every ``layer_group_size`` has full attention; experts as ``dense_first`` says."""
+    count, group = c.size("num_hidden_layers"), c.size("layer_group_size", 4)
+    named = kinds(c) or [LINEAR if (index + 1) % group else "full_attention" for index in range(count)]
+    if len(named) != count:
+        raise UnknownArchitecture(f"layer_types names {len(named)} layers, num_hidden_layers is {count}")
+    sparse = dense_first()(c)
+    slots = []
+    for kind, other in zip(named, sparse, strict=True):
+        if kind not in (LINEAR, "full_attention"):
+            raise UnknownArchitecture(f"layer_types names {kind!r}, which {c.model_type} does not have")
+        mixer: Any = LINEAR if kind == LINEAR else full
+        slots.append(Slot(mixer, other.feed_forward))
+    return tuple(slots)
+
+
+def olmo_plan(c: Config) -> tuple[Slot, ...]:
+    return tuple(slot._replace(feed_forward="dense") for slot in grouped(c, "full_attention"))
+
+
+LING3 = replace(
+    DEEPSEEK,
+    mixers={"mla": GatedLatentAttention(), LINEAR: KimiDelta(full_rank=True)},
+    feed_forwards={"dense": Mlp(), "moe": Experts("num_experts", shared=times("num_shared_experts"))},
+    plan=grouped,
+    embedding="word_embeddings",
+)
+LING25 = replace(LING3, mixers={"mla": LatentAttention(bias="use_bias"), LINEAR: LingLightning()})
+
+
+def bailing_hybrid(c: Config) -> Body:
+    """Ling 2.5 and Ling 3 share a ``model_type``; Ling 3's configs state ``short_conv_kernel_size``."""
+    return (LING3 if c.raw.get("short_conv_kernel_size") is not None else LING25)(c)
+
+
+FAMILIES: dict[str, Family] = {
+    "bailing_hybrid": bailing_hybrid,
+    "kimi_linear": replace(
+        DEEPSEEK,
+        mixers={"mla": LatentAttention(), LINEAR: KimiDelta()},
+        feed_forwards={
+            "dense": Mlp(),
+            "moe": Experts("num_experts", top_k="num_experts_per_token", shared=times("num_shared_experts")),
+        },
+        plan=grouped,
+    ),
+    "olmo_hybrid": Decoder(
+        mixers={LINEAR: OlmoDelta(), "full_attention": OlmoAttention(qk_norm="full")},
+        plan=olmo_plan,
+        norms=("post_attention_layernorm",),
+        tie_default=False,
+    ),
+}

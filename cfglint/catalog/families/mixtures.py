@@ -1,0 +1,159 @@
+"""Mixtures of experts whose layers differ in windows, heads or feed-forwards: K-EXAONE, Command A+, Step 3.5, Arctic, EMO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cfglint.catalog.architecture import Tensor, UnknownArchitecture
+from cfglint.catalog.families.config import Config, divide
+from cfglint.catalog.families.dense import COHERE2, full
+from cfglint.catalog.families.moe import (
+    DEEPSEEK,
+    DENSE_BASE,
+    MIXTRAL,
+    Experts,
+    all_experts,
+    dense_first,
+    times,
+)
+from cfglint.catalog.families.parts import (
+    Attention,
+    Body,
+    Family,
+    Heads,
+    Mlp,
+    Slot,
+    Where,
+    linear,
+    typed,
+)
+
+
+def windows_and_experts(period: str, usual: int, first: str = "first_k_dense_replace", dense: int = 1) -> Any:
+    """Windows with every ``period``-th layer full, dense layers first."""
+
+    def plan(c: Config) -> tuple[Slot, ...]:
+        stated = c.get(period, usual)
+        every = len(stated) if isinstance(stated, str) else stated
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise UnknownArchitecture(f"{period} is {stated!r}, expected a number of layers")
+        slots = typed(c, lambda index: "sliding_attention" if (index + 1) % every else "full_attention")
+        sparse = dense_first(first=first, usual=dense)(c)
+        return tuple(slot._replace(feed_forward=other.feed_forward) for slot, other in zip(slots, sparse, strict=True))
+
+    return plan
+
+
+class StepAttention(Attention):
+    """Step 3.5: a gate per head; window layers may have other heads (``attention_other_setting``)."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        yield from linear("g_proj", self.read(c).heads, c.size("hidden_size"), "attention", where)
+
+
+class StepWindow(StepAttention):
+    def read(self, c: Config) -> Heads:
+        read = super().read(c)
+        other = c.raw.get("attention_other_setting")
+        heads = other.get("num_attention_heads") if isinstance(other, dict) else c.get("num_sliding_attention_heads")
+        if not isinstance(heads, int) or heads < 1:
+            return read
+        divide("num_attention_heads of attention_other_setting", heads, "num_attention_groups", read.kv_heads)
+        return read._replace(heads=heads)
+
+
+def step_plan(c: Config) -> tuple[Slot, ...]:
+    """``layer_types`` may go on for the draft layers; experts in the layers ``moe_layers_enum`` names, usually from the fourth."""
+    count = c.size("num_hidden_layers")
+    named = c.sequence("layer_types")
+    inner = Config({**c.raw, "layer_types": list(named[:count])}, c.model_type, nested=c.nested) if named else c
+    slots = typed(inner, lambda index: "sliding_attention" if index % 4 else "full_attention")
+    listed = c.raw.get("moe_layers_enum")
+    if isinstance(listed, str):
+        chosen = frozenset(int(item) for item in listed.split(",") if item.strip().isdigit())
+    else:
+        chosen = c.indexes("moe_layers_enum") or frozenset(range(3, count))
+    return tuple(
+        slot._replace(feed_forward="moe" if index in chosen else "dense", part=slot.mixer)
+        for index, slot in enumerate(slots)
+    )
+
+
+@dataclass(frozen=True)
+class ArcticExperts:
+    """Arctic's experts, and the dense MLP in parallel to them."""
+
+    experts: Experts
+    residual: Mlp
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from self.experts.tensors(c, where)
+        if c.flag("use_residual", True):
+            yield from self.residual.tensors(c, where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return self.experts.facts(c)
+
+    def describe(self, c: Config, body: Body) -> None:
+        self.experts.describe(c, body)
+
+
+STEP = replace(
+    DENSE_BASE,
+    mixers={
+        "full_attention": StepAttention(qk_norm="head", kv_heads="num_attention_groups"),
+        "sliding_attention": StepWindow(qk_norm="head", kv_heads="num_attention_groups"),
+    },
+    feed_forwards={
+        "dense": Mlp(),
+        "moe": Experts("moe_num_experts", top_k="moe_top_k", shared=lambda c: c.size("share_expert_dim")),
+    },
+    plan=step_plan,
+)
+
+
+def step(c: Config) -> Body:
+    """Step 3.5 in its own spelling, or in that of transformers 5."""
+    names = {
+        "num_key_value_heads": "num_attention_groups", "n_routed_experts": "moe_num_experts", "num_experts": "moe_num_experts",
+        "num_experts_per_tok": "moe_top_k",
+    }  # fmt: skip
+    raw = {**{own: c.raw[name] for name, own in names.items() if c.raw.get(name) is not None}, **c.raw}
+    return STEP(Config(raw, c.model_type, nested=c.nested))
+
+
+FAMILIES: dict[str, Family] = {
+    "exaone_moe": replace(
+        DENSE_BASE,
+        mixers=full(qk_norm="head"),
+        feed_forwards={"dense": Mlp(), "moe": Experts("num_experts", shared=times("num_shared_experts"))},
+        plan=windows_and_experts("sliding_window_pattern", 4),
+    ),
+    "cohere2_moe": replace(
+        COHERE2,
+        feed_forwards={
+            "dense": Mlp(width="prefix_dense_intermediate_size"),
+            "moe": Experts(
+                "num_experts", width="intermediate_size", shared=times("num_shared_experts", "intermediate_size")
+            ),
+        },
+        plan=windows_and_experts("sliding_window_pattern", 4, dense=0),
+    ),
+    "emo": replace(MIXTRAL, feed_forwards={"moe": Experts("num_experts")}),
+    "glm4_moe_lite": DEEPSEEK,
+    "step3p5": step,
+    "arctic": replace(
+        DENSE_BASE,
+        feed_forwards={
+            "moe": ArcticExperts(
+                Experts(width="intermediate_size", gate="w1", up="w3", down="w2"),
+                Mlp(gate="w1", up="w3", down="w2", width="hidden_size"),
+            )
+        },
+        plan=all_experts,
+        norms=("input_layernorm", "post_attention_layernorm", "residual_layernorm"),
+    ),
+}
