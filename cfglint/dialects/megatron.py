@@ -108,6 +108,7 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
     if facts.given("num_layers"):
         megatron_core.state_dimensions(facts)
     _state_slime(facts)
+    megatron_core.state_expert_tensor_default(facts)
     stated = reading.facts.stated
     for fact, value in (
         ("gradient_checkpointing", "none"), ("tensor_parallel_size", 1), ("pipeline_parallel_size", 1), ("max_grad_norm", 1.0),
@@ -343,6 +344,7 @@ def _read_primus(document: Document, root: Mapping, module: str) -> Reading:
     overrides = settings.under("overrides")
     reading.facts.state("framework", "megatron", reading.origin())
     megatron_core.state_core(overrides)
+    megatron_core.state_expert_tensor_default(overrides)
     if overrides.mapping("lora") is not None and overrides.on("lora", "enabled"):
         megatron_core.state_lora(overrides.under("lora"))
         overrides.state("method", "lora", "lora", "enabled")

@@ -65,9 +65,22 @@ def state_parallel(facts: FactReader) -> None:
         ("pipeline_parallel_size", ("pipeline_model_parallel_size",)),
         ("context_parallel_size", ("context_parallel_size",)),
         ("expert_parallel_size", ("expert_model_parallel_size",)),
+        ("expert_tensor_parallel_size", ("expert_tensor_parallel_size",)),
     ):
         facts.integer(fact, *keys, low=1)
     facts.boolean("sequence_parallel", "sequence_parallel")
+
+
+def state_expert_tensor_default(facts: FactReader) -> None:
+    """Experts are split like the other layers unless told otherwise (``megatron/core/model_parallel_config.py``)."""
+    known = facts.reading.facts
+    tensor = known.value("tensor_parallel_size")
+    if (
+        known.stated("expert_parallel_size")
+        and not known.stated("expert_tensor_parallel_size")
+        and isinstance(tensor, int)
+    ):
+        facts.default("expert_tensor_parallel_size", tensor, "megatron", "", "tensor_model_parallel_size")
 
 
 def state_batch(facts: FactReader) -> None:

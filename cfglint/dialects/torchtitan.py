@@ -110,6 +110,7 @@ def _state_parallel(facts: ResolvingReader) -> None:
             ("pipeline_parallel_size", ("pipeline_parallel_degree",)),
             ("context_parallel_size", ("context_parallel_degree",)),
             ("expert_parallel_size", ("expert_parallel_degree",)),
+            ("expert_tensor_parallel_size", ("expert_tensor_parallel_degree",)),
         ):
             table.integer(fact, *keys, low=1)
     for table in tables:

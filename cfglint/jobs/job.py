@@ -78,6 +78,7 @@ class Job(FactSet):
     data_parallel_size = FactField[int]()
     context_parallel_size = FactField[int]()
     expert_parallel_size = FactField[int]()
+    expert_tensor_parallel_size = FactField[int]("ranks that split each expert")
     trust_remote_code = FactField[bool]()
 
     def __init__(self, name: str, readings: list[Reading] | None = None) -> None:

@@ -49,6 +49,14 @@ def test_flags_in_arrays_and_strings() -> None:
     assert model["vocab_size"] == 50432  # GPT-2's 50,257 in steps of 128 × 2
 
 
+@pytest.mark.parametrize(("more", "splits"), [("", 2), ("--expert-tensor-parallel-size 1", 1)])
+def test_experts_are_split_like_the_other_layers_unless_told_otherwise(more: str, splits: int) -> None:
+    reading = readings_of(SCRIPT.replace("{more}", f"--num-experts 8 --expert-model-parallel-size 4 {more}"))[
+        "megatron"
+    ]
+    assert reading.facts.value("expert_tensor_parallel_size") == splits
+
+
 LLAMA = (
     "--swiglu --disable-bias-linear --normalization RMSNorm --use-rotary-position-embeddings --group-query-attention "
     "--num-query-groups 4 --untie-embeddings-and-output-weights --tokenizer-type NullTokenizer --vocab-size 32000 "

@@ -108,6 +108,7 @@ def test_a_megatron_file(read: Read) -> None:
     expected = {
         "framework": "megatron", "micro_batch_size": 1, "global_batch_size": 4, "expert_parallel_size": 4, "packing": True,
         "gradient_checkpointing": "full", "weight_dtype": "bf16", "master_weights": True, "zero_stage": 1, "method": "lora",
+        "expert_tensor_parallel_size": 1,
     }  # fmt: skip
     assert (reading.dialect, reading.role) == ("ms-swift", "run")
     assert {name: facts.value(name) for name in expected} == expected

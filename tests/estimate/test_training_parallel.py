@@ -26,3 +26,20 @@ def test_megatron_gradient_buffers_are_there_in_forward_without_accumulation() -
     assert one.phases == two.phases
     gradients = next(c.bytes for c in one.components if c.name == "gradients")
     assert gradients == pytest.approx(7.2417e9 * 4, rel=0.001)
+
+
+MIXTRAL: dict[str, Any] = {
+    "model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("splits", "copies"), [(1, 2), (2, 1)])
+def test_ranks_that_hold_the_same_experts_share_their_states(splits: int, copies: int) -> None:
+    """Of 16 ranks with tensor 2 and expert 4: two times two hold the same whole experts, or two the same halves of them."""
+    facts = {**MEGATRON, "config": MIXTRAL, "gpus": 16, "tensor_parallel_size": 2, "expert_parallel_size": 4}
+    found = {c.name: c.bytes for c in memory(**facts, expert_tensor_parallel_size=splits).components}
+    experts, rest = 4 * 8 * 3 * 1024 * 2048, 4 * 4 * 1024 * 1024 + 2 * 1000 * 1024
+    assert found["master weights"] == pytest.approx(4 * (experts + rest) / 16, rel=0.02)
+    assert found["weights"] == pytest.approx(2 * (experts / 8 * copies + rest / 2), rel=0.01)

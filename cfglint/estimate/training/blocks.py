@@ -124,9 +124,9 @@ class Shape:
     intermediate: int
     experts: int = 0
     local_experts: float = 0.0
-    """Experts' worth of weights on this rank: divided by expert parallelism, or by tensor parallelism where there is none."""
+    """Experts' worth of weights on this rank: divided by expert parallelism."""
     top_k: float = 0
-    """Copies of each token that this rank's experts compute; divided by tensor parallelism beside expert parallelism."""
+    """Copies of each token that this rank's experts compute; divided by the tensor-parallel ranks that do not split experts."""
     expert_intermediate: int = 0
     expert_hidden: int = 0
     """Width that experts read and write where it is not the block's (Nemotron 3's latent experts)."""

@@ -232,7 +232,7 @@ def _whole(plan: Plan) -> Plan:
     """The same plan on one rank, for counts of the whole model."""
     from dataclasses import replace
 
-    return replace(plan, tensor_parallel=1, expert_parallel=1, pipeline_parallel=1)
+    return replace(plan, tensor_parallel=1, expert_parallel=1, expert_tensor_parallel=1, pipeline_parallel=1)
 
 
 def _active_trained(plan: Plan, stage: Stage) -> int | None:

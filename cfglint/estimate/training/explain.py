@@ -63,7 +63,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
     trainable = parameters.adapter + parameters.saved_modules if plan.adapter else parameters.base - parameters.frozen
     rows: list[tuple[str, float, str]] = []
     if shard and plan.expert_parallel > 1 and parameters.routed:
-        shard += f" (experts / {max(1, plan.shard_degree // plan.expert_parallel)})"
+        shard += f" (experts / {plan.expert_shard_degree})"
     split = shard if plan.shards_weights else ""
     if expert_padding(plan, parameters) > 1:
         shard += " (fused experts cut one by one, fullest rank)"

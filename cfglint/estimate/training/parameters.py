@@ -51,7 +51,7 @@ TOWERS: Final = frozenset({"vision", "audio", "projector"})
 def on_rank(tensor: Tensor, plan: Plan, elements: float) -> float:
     """Elements of a tensor on one rank of tensor and expert parallelism."""
     if tensor.role == "expert":
-        return elements / plan.expert_parallel / (plan.tensor_parallel if plan.expert_parallel == 1 else 1)
+        return elements / plan.expert_parallel / plan.expert_tensor_parallel
     if len(tensor.shape) >= 2 and tensor.role not in ("router", "position_embedding"):
         return elements / plan.tensor_parallel
     return elements

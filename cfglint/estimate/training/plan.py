@@ -87,6 +87,8 @@ class Plan:
     pipeline_parallel: int
     context_parallel: int
     expert_parallel: int
+    expert_tensor_parallel: int
+    """Ranks that split each expert."""
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
@@ -159,6 +161,11 @@ class Plan:
         Megatron's ``main_grad``; DeepSpeed's stage 3 (``runtime/zero/stage3.py``: ``grad_partitions_flat_buffer``).
         """
         return self.profile.main_grads_fp32 or self.sharding == "zero3"
+
+    @property
+    def expert_shard_degree(self) -> int:
+        """Ranks that share the states of the same experts: those of a stage that hold no other ones."""
+        return max(1, self.shard_degree * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel))
 
     @property
     def rows(self) -> int:
@@ -298,6 +305,7 @@ def resolve(job: TrainingJob) -> Plan:
         pipeline_parallel=ranks.pipeline,
         context_parallel=ranks.context,
         expert_parallel=ranks.expert,
+        expert_tensor_parallel=ranks.expert_tensor,
         sequence_parallel=read.flag("sequence_parallel", megatron and ranks.tensor > 1),
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
@@ -689,6 +697,7 @@ class _Ranks:
     pipeline: int
     context: int
     expert: int
+    expert_tensor: int
     sharding: str
     shards_gradients: bool
     reshard: bool
@@ -739,11 +748,20 @@ def _ranks(read: Reader, profile: Profile) -> _Ranks:
         pipeline=pipeline,
         context=context,
         expert=expert,
+        expert_tensor=_expert_tensor(read, tensor, expert),
         sharding=sharding,
         shards_gradients=shards_gradients,
         reshard=reshard,
         shard_degree=1 if sharding in ("none", "ddp") else degree,
     )
+
+
+def _expert_tensor(read: Reader, tensor: int, expert: int) -> int:
+    """Ranks that split each expert: as many as split the other layers where there is no expert parallelism, else one.
+
+    torchtitan, ms-swift and Megatron-Bridge's recipes say one; Megatron-LM's own default is the dialect's to state.
+    """
+    return read.count("expert_tensor_parallel_size", tensor if expert == 1 else 1) or 1
 
 
 def _share(value: object) -> float:

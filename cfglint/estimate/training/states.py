@@ -61,14 +61,14 @@ def trainable_dtype(plan: Plan) -> str:
 def partition_share(plan: Plan, parameters: Parameters, *, weights: bool = False) -> float:
     """Part of what is sharded that stays on this rank: of what is trained, or of the ``weights``.
 
-    Experts are already spread over expert-parallel ranks: only the remaining data-parallel ranks share them.
+    Experts are already spread over expert-parallel ranks: only the remaining ranks share them.
     """
     if plan.sharding in ("none", "ddp"):
         return 1.0
     has_experts = parameters.base and (weights or not plan.adapter)
     experts = parameters.routed / parameters.base if has_experts else 0.0
     padding = expert_padding(plan, parameters)
-    return (1 - experts) / plan.shard_degree + experts * padding / max(1, plan.shard_degree // plan.expert_parallel)
+    return (1 - experts) / plan.shard_degree + experts * padding / plan.expert_shard_degree
 
 
 def expert_padding(plan: Plan, parameters: Parameters) -> float:
