@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cfglint.estimate.result import MemoryEstimate
 from cfglint.estimate.training import estimate_training
+from cfglint.estimate.training.activations import activations_of
+from cfglint.estimate.training.plan import resolve
 from tests.estimate.test_training import complete
 
 MEGATRON: dict[str, Any] = {
@@ -43,3 +46,21 @@ def test_ranks_that_hold_the_same_experts_share_their_states(splits: int, copies
     experts, rest = 4 * 8 * 3 * 1024 * 2048, 4 * 4 * 1024 * 1024 + 2 * 1000 * 1024
     assert found["master weights"] == pytest.approx(4 * (experts + rest) / 16, rel=0.02)
     assert found["weights"] == pytest.approx(2 * (experts / 8 * copies + rest / 2), rel=0.01)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan"])
+def test_sequence_parallelism_divides_the_whole_residual_stream(framework: str) -> None:
+    facts = {
+        **MEGATRON,
+        "framework": framework,
+        "tensor_parallel_size": 8,
+        "micro_batch_size": 1,
+        "compute_dtype": "bf16",
+    }
+    plan = resolve(complete(**facts))
+    assert plan.architecture is not None
+    run = activations_of(plan, plan.architecture, (0, 32), last=True).runs[0]
+    whole = activations_of(replace(plan, sequence_parallel=False), plan.architecture, (0, 32), last=True).runs[0]
+    # the stream before each norm and each norm's output: four of hidden size
+    assert whole.kept - run.kept == 4 * 2 * 4096 * 4096 * 7 / 8
+    assert run.footprint.output * 8 == whole.footprint.output == 2 * 4096 * 4096

@@ -838,6 +838,10 @@ class BlockWriter:
 
     # -- whole block -------------------------------------------------------------------------------------------------
 
+    def scatter(self, x: Value) -> Value:
+        """The reduce-scatter behind a row-parallel product: each rank's residual stream has its part of the sequence."""
+        return x if self.t == self.n else self.tape.op((x,), self.t * self.shape.hidden, x.dtype)
+
     def block(self) -> Footprint:
         tape, shape, style = self.tape, self.shape, self.style
         x = tape.external(self.t * shape.hidden, self.numerics.residual_dtype, self.numerics.input_grad)
@@ -846,23 +850,23 @@ class BlockWriter:
             first = self.norm(x, width)
             attended = self.attention(first)
             second = first if style.one_norm else self.norm(x, width)
-            both = tape.add(self.feed_forward(second), attended)
+            both = self.scatter(tape.add(self.feed_forward(second), attended))
             return tape.footprint(x, tape.add(both, x))
         middle = x
         if shape.has_mixer:
             hidden = self.norm(x, width) if style.pre_norms else x
-            hidden = self.mixer(hidden)
+            hidden = self.scatter(self.mixer(hidden))
             if style.post_norms:
                 hidden = self.norm(hidden, width)
             if style.residual_scale:
                 hidden = tape.scale(hidden)
             middle = tape.add(x, self.drop(hidden))
         if shape.cross_sequence:
-            middle = tape.add(middle, self.attention(self.norm(middle, width), cross=True))
+            middle = tape.add(middle, self.scatter(self.attention(self.norm(middle, width), cross=True)))
         if not shape.has_feed_forward:
             return tape.footprint(x, middle)
         hidden = self.norm(middle, width) if style.pre_norms else middle
-        hidden = self.feed_forward(hidden)
+        hidden = self.scatter(self.feed_forward(hidden))
         if style.post_norms:
             hidden = self.norm(hidden, width)
         if style.residual_scale:

@@ -306,7 +306,7 @@ def resolve(job: TrainingJob) -> Plan:
         context_parallel=ranks.context,
         expert_parallel=ranks.expert,
         expert_tensor_parallel=ranks.expert_tensor,
-        sequence_parallel=read.flag("sequence_parallel", megatron and ranks.tensor > 1),
+        sequence_parallel=read.flag("sequence_parallel", profile.sequence_parallel and ranks.tensor > 1),
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
         whole_gradients="" if method.adapter else _whole_gradients(read, profile, ranks.sharding, accumulation),

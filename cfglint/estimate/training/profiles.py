@@ -87,6 +87,8 @@ class Profile:
     quantized_autocast: bool = False
     """Quantized bases are trained under autocast unless the settings say otherwise (``bf16`` on in trl's configs)."""
     distributed_optimizer: bool = False
+    sequence_parallel: bool = False
+    """Tensor-parallel ranks divide the residual stream along the sequence unless the settings say otherwise."""
     norms_follow_autocast: bool = True
     modeling: bool = True
     """Runs transformers' modeling code."""
@@ -187,8 +189,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         nf4_double=True,
         may_fuse_backward=True,
     ),
+    # torchtitan/models/llama3/infra/parallelize.py, apply_tp: norms are SequenceParallel, blocks get and give Shard(1)
     "torchtitan": Profile(
         "torchtitan",
+        sequence_parallel=True,
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch_fused",
@@ -243,6 +247,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         fused_adam=True,
         loss_kernel="triton",
         distributed_optimizer=True,
+        sequence_parallel=True,
         modeling=False,
         upcast_logits=True,
     ),
