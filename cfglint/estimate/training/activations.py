@@ -255,6 +255,7 @@ def activations_of(
                 saves_log_probabilities=not plan.compile,
                 packed=packed_head,
                 in_place=plan.profile.loss_in_place,
+                distributed=plan.profile.parallel_loss and tp > 1,
             ),
         )
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]

@@ -27,6 +27,8 @@ class Head:
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
     """The shifted logits are copied to be contiguous."""
+    distributed: bool = False
+    """The logits are a DTensor split along the vocabulary, under ``loss_parallel``."""
     keeps_logits: bool = True
     """The logits are alive while the loss is computed."""
     packed: bool = False
@@ -71,6 +73,12 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     if head.kernel == "triton":
         # in place, the kernel writes the gradient over the logits
         loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes if head.in_place else 0.0)
+    elif head.distributed:
+        # torch/distributed/tensor/parallel/loss.py: forward makes the shifted logits too; backward of the loss makes zeros,
+        # exponentials and their sum beside the gradient, which log-softmax's then hands on
+        size = elements * DTYPE_BYTES[flat.dtype]
+        chances = tape.op((flat,), elements, flat.dtype, save_output=True, forward_temp=size, backward_temp=-size)
+        loss = tape.op((chances,), 1, "fp32", backward_temp=2 * size)
     else:
         loss = tape.op((tape.unary(flat, save="output"),), 1, "fp32")
     tape.keep(wide)

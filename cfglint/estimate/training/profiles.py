@@ -70,6 +70,8 @@ class Profile:
     upcast_logits: bool = True
     loss_in_place: bool = True
     """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
+    parallel_loss: bool = False
+    """Under tensor parallelism the loss is torch's ``loss_parallel`` of DTensors."""
     compiles_loss: bool = False
     """``compile`` covers the loss too."""
     checkpoints_sublayers: bool = False
@@ -193,6 +195,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "torchtitan": Profile(
         "torchtitan",
         sequence_parallel=True,
+        parallel_loss=True,
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch_fused",
