@@ -53,10 +53,28 @@ def _state_model(facts: ResolvingReader) -> None:
     facts.state("model_id", known or f"{name}/{flavor}", "model", "flavor")
 
 
+def _state_pipelined_batch(facts: ResolvingReader, training: ResolvingReader, steps_once: bool) -> None:
+    """Pipeline stages take ``local_batch_size`` in micro-batches of ``pipeline_parallel_microbatch_size``, 1 unless stated.
+
+    ``config/job_config.py``, Jul 2025 to Feb 2026; ``steps_once``: there is no larger global batch.
+    """
+    parallel = facts.under("parallelism")
+    local = integer(training.value("local_batch_size"))
+    if local is None or local < 1 or (integer(parallel.value("pipeline_parallel_degree")) or 1) < 2:
+        return
+    micro = parallel.integer("micro_batch_size", "pipeline_parallel_microbatch_size", low=1)
+    if not parallel.given("pipeline_parallel_microbatch_size"):
+        micro = 1
+        facts.default("micro_batch_size", micro, "torchtitan", "", "pipeline_parallel_microbatch_size")
+    if steps_once and isinstance(micro, int):
+        training.state("gradient_accumulation_steps", max(1, local // micro), "local_batch_size")
+
+
 def _state_training(facts: ResolvingReader) -> None:
     training = facts.under("training")
-    training.integer("micro_batch_size", "local_batch_size", "batch_size", low=1)
     total = integer(training.value("global_batch_size"))
+    _state_pipelined_batch(facts, training, total is None or total <= 0)
+    training.integer("micro_batch_size", "local_batch_size", "batch_size", low=1)
     if total is not None and total > 0:
         training.integer("global_batch_size", "global_batch_size", low=1)
     training.integer("sequence_length", "seq_len", low=1)

@@ -42,6 +42,15 @@ def read(text: str) -> Reading:
     return readings[0]
 
 
+def test_pipeline_stages_take_a_local_batch_in_micro_batches() -> None:
+    staged = CONFIG.replace("tensor_parallel_degree = 8", "pipeline_parallel_degree = 4")
+    for more, found in (("", (1, None)), ("pipeline_parallel_microbatch_size = 2\n", (2, None))):
+        facts = read(staged.replace("[parallelism]\n", "[parallelism]\n" + more)).facts
+        assert (facts.value("micro_batch_size"), facts.value("gradient_accumulation_steps")) == found
+    facts = read(staged.replace("global_batch_size = 512\n", "")).facts
+    assert (facts.value("micro_batch_size"), facts.value("gradient_accumulation_steps")) == (1, 8)
+
+
 def test_facts_and_their_lines() -> None:
     reading = read(CONFIG)
     expected = {

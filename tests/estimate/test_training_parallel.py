@@ -84,3 +84,20 @@ def test_a_loss_parallel_cross_entropy_makes_one_fp32_copy_more_each_way() -> No
     assert distributed.forward_saving - whole.forward_saving == pytest.approx(4 * logit)
     assert distributed.backward - whole.backward == pytest.approx(4 * logit)
     assert distributed.saved == whole.saved
+
+
+def test_a_pipeline_stage_under_fsdp2_stays_gathered_and_keeps_whole_gradients() -> None:
+    """``torch/distributed/pipelining/stage.py`` reduces and reshards after the last micro-batch only."""
+    facts = {**MEGATRON, "framework": "torchtitan", "zero_stage": None, "fsdp": "full_shard", "fsdp_version": 2}
+    facts |= {
+        "weight_dtype": "fp32",
+        "compute_dtype": "bf16",
+        "pipeline_parallel_size": 2,
+        "gradient_accumulation_steps": 8,
+    }
+    facts |= {"micro_batch_size": 1, "gradient_checkpointing": "full"}
+    found = {c.name: c.bytes for c in memory(**facts).components}
+    stage = 32 / 2 * 218.11e6 + 32000 * 4096
+    assert found["gradients"] == pytest.approx(4 * stage, rel=0.001)
+    assert found["gathered parameters"] == pytest.approx(2 * stage, rel=0.001)
+    assert found["weights"] == pytest.approx(4 * stage / 4, rel=0.001)

@@ -3,7 +3,8 @@
 FSDP2 as in torch 2.13 ``torch/distributed/fsdp/_fully_shard`` (blocks wrapped one by one, the rest in a root group):
 a gathered block is its parameters plus the flat all-gather buffer, which is held until the next group was copied out of
 its own (``FSDPParamGroup.wait_for_unshard``); backward gathers the root group again, prefetches the next block's buffer and
-holds the reduce-scatter input of the block before.
+holds the reduce-scatter input of the block before. In a pipeline stage (``torch/distributed/pipelining/stage.py``) nothing is
+resharded or reduced before the last micro-batch: all of its parameters stay gathered, its gradients whole in fp32.
 
 FSDP1 (``torch/distributed/fsdp/_runtime_utils.py``): one flat parameter per block; frozen blocks register hooks on
 their inputs to know when to reshard, and these hold the recomputed blocks' inputs, with the gradients that reentrant
@@ -99,6 +100,14 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     # only what is trained has gradients to reduce
     trained = states.trainable / layers if plan.adapter else block
     outer_trained = 0.0 if plan.adapter else outer
+    if plan.sharding == "fsdp2" and plan.pipeline_parallel > 1:
+        return Windows(
+            outer=(outer + block * layers) * gathered,
+            reduce=trained * reduced,
+            outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
+            unsharded_gradients=not plan.adapter,
+            whole_gradients=states.trainable * reduced,
+        )
     if plan.sharding == "fsdp2":
         return Windows(
             outer=outer * gathered,
