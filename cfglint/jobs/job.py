@@ -139,6 +139,10 @@ class TrainingJob(Job):
     """True where several GPUs are known but no file says how they share the model: the launch was not seen."""
 
     method = FactField[str]("full, lora, qlora, dora, pretrain, dpo, orpo, kto, reward, grpo, ppo, distill, dpo+lora …")
+    reference = FactField[str](
+        "where a preference or RL run has the reference's log-probabilities from: model, adapter, precomputed, none"
+    )
+    completion_length = FactField[int]("tokens of a sequence that are scored, where its prompt is not")
     lora_rank = FactField[int]()
     lora_alpha = FactField[float]()
     lora_dropout = FactField[float]()

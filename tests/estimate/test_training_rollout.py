@@ -30,6 +30,7 @@ def estimate(default_share: float | None = None, **facts: Any) -> Estimate:
     job = TrainingJob("job")
     settings = {
         "framework": "trl",
+        "framework_version": "1.8.0",  # whose trainers make all logits
         "method": "grpo",
         "weight_dtype": "bf16",
         "compute_dtype": "bf16",

@@ -15,6 +15,7 @@ from cfglint.estimate.training.blocks import Delta, Numerics, Scan, Shape, block
 from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
+from cfglint.estimate.training.objectives import Scoring
 from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
 from cfglint.estimate.training.plan import Plan
 from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
@@ -119,6 +120,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         autocast=autocast,
         train_base=not plan.adapter,
         packed=packed,
+        packed_keeps=packed and plan.keeps_packed_inputs is not False,
         attention=attention,
         expand_kv=mask,
         joins_qkv=profile.joins_qkv,
@@ -171,7 +173,7 @@ def activations_of(
     if plan.adapter:
         numerics = replace(
             numerics,
-            lora_slots=adapter_slots(architecture, plan),
+            lora_slots=frozenset() if plan.adapters_off else adapter_slots(architecture, plan),
             expert_adapters=expert_adapters(architecture, plan),
         )
         numerics = replace(
@@ -234,7 +236,7 @@ def activations_of(
             style,
             replace(numerics, lora_slots=frozenset(), packed=False),
             Head(
-                vocabulary=architecture.vocab_size / tp,
+                vocabulary=1 if plan.scores_sequences else architecture.vocab_size / tp,
                 kernel=plan.loss_kernel,
                 weight_dtype=engine
                 or (
@@ -245,9 +247,10 @@ def activations_of(
                     else trainable_dtype(plan)
                 ),
                 trainable=not plan.adapter,
-                tokens=batch if plan.scores_sequences or _classifies(plan, architecture) else batch * sequence,
+                tokens=batch if _classifies(plan, architecture) else batch * sequence,
                 chunks=8,
                 hold_logits=plan.profile.hold_logits,
+                holds_wide_logits=plan.profile.holds_wide_logits,
                 upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
                 shift_copy=plan.shifts_copy,
                 keeps_logits=plan.loss_holds_logits,
@@ -255,6 +258,8 @@ def activations_of(
                 saves_log_probabilities=not plan.compile,
                 packed=packed_head,
                 in_place=plan.profile.loss_in_place,
+                scoring=_scoring(plan),
+                scored=batch * min(plan.completion or sequence, sequence),
                 distributed=plan.profile.parallel_loss and tp > 1,
             ),
         )
@@ -262,6 +267,14 @@ def activations_of(
     shared = _shared(architecture, plan, style, numerics, batch, sequence)
     tower = tower_of(architecture, plan, numerics) if layers[0] == 0 else None
     return Activations(tuple(runs), head, hidden, *shared, style, known, tower)
+
+
+def _scoring(plan: Plan) -> Scoring | None:
+    """How tokens are scored; accelerate converts what a model under mixed precision returns, but not DeepSpeed's engine."""
+    scoring = plan.scoring
+    if scoring is None or plan.compute_dtype is None or plan.sharding.startswith("zero"):
+        return scoring
+    return replace(scoring, widens=True)
 
 
 def _shared(

@@ -44,13 +44,13 @@ def evaluation_peak(
     activations = activations_of(evaluation_of(plan), architecture, layers, last, cuda)
     resident = states.resident + windows.constant
     gradients = states.gradients if plan.keeps_gradient_buffer else 0.0
-    moments = _moments(activations, windows, plan.keeps_cache)
+    moments = forward_moments(activations, windows, plan.keeps_cache)
     parts = max(moments, key=lambda found: sum(found.values()))
     parts = {"gradients": gradients, **parts}
     return resident + sum(parts.values()), parts
 
 
-def _moments(activations: Activations, windows: Windows, keeps_cache: bool) -> list[dict[str, float]]:
+def forward_moments(activations: Activations, windows: Windows, keeps_cache: bool) -> list[dict[str, float]]:
     """What is alive beside what is resident: in the vision tower, in each run of blocks, in the head."""
     masks = activations.shared_forward
     found: list[dict[str, float]] = []

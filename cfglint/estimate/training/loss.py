@@ -8,6 +8,8 @@ from math import ceil, log2
 
 from cfglint.estimate.training.blocks import BlockWriter, Numerics, Shape
 from cfglint.estimate.training.families import Style
+from cfglint.estimate.training.log_probabilities import divergence, from_logits, tiled
+from cfglint.estimate.training.objectives import Scoring
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Value, Weight
 
 
@@ -22,6 +24,7 @@ class Head:
     tokens: int
     chunks: int = 1
     hold_logits: bool = False
+    holds_wide_logits: bool = False
     """The training loop keeps the model's output alive through backward."""
     upcast: bool = True
     """Logits are converted to fp32 before the loss."""
@@ -38,6 +41,10 @@ class Head:
     scaled: bool = False
     saves_log_probabilities: bool = True
     in_place: bool = True
+    scoring: Scoring | None = None
+    """Log-probabilities are read, not the model's own loss."""
+    scored: float = 0.0
+    """Tokens whose log-probabilities are read, where some are not."""
 
 
 @lru_cache(maxsize=4096)
@@ -47,17 +54,15 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     tape = writer.tape
     x = tape.external(head.tokens * shape.hidden, numerics.residual_dtype, True)
     hidden = writer.norm(x, shape.hidden)
+    if head.scoring is not None:
+        return tape.footprint(x, _scored(writer, style, hidden, head, head.scoring))
     if head.kernel == "fused_linear":
         return tape.footprint(x, _fused_linear(writer, hidden, head))
     if head.kernel == "chunked":
         return tape.footprint(x, _chunked(writer, hidden, head))
     elements = head.tokens * head.vocabulary
     weight = _weight(writer, head)
-    logits = tape.linear(hidden, weight, elements)
-    if head.scaled:
-        logits = tape.scale(logits)
-    if style.logit_cap:
-        logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
+    logits = _logits(writer, style, hidden, weight, head, elements)
     if style.own_loss:
         return tape.footprint(x, _own_loss(writer, logits, head))
     if head.kernel == "compiled":
@@ -87,6 +92,32 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     if head.hold_logits:
         tape.hold(logits)
     return tape.footprint(x, loss)
+
+
+def _logits(writer: BlockWriter, style: Style, hidden: Value, weight: Weight, head: Head, elements: float) -> Value:
+    tape = writer.tape
+    logits = tape.linear(hidden, weight, elements)
+    if head.scaled:
+        logits = tape.scale(logits)
+    if style.logit_cap:
+        logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
+    return logits
+
+
+def _scored(writer: BlockWriter, style: Style, hidden: Value, head: Head, scoring: Scoring) -> Value:
+    """The loss of a trainer that reads log-probabilities of ``head.scored`` tokens."""
+    tape, weight = writer.tape, _weight(writer, head)
+    scored = head.scored or head.tokens
+    if scoring.form == "tiled":
+        return tiled(writer, hidden, weight, scored)
+    projected = scored if scoring.cuts_logits else head.tokens
+    if projected < head.tokens:
+        hidden = tape.slice(hidden, projected * writer.shape.hidden)
+    logits = _logits(writer, style, hidden, weight, head, projected * head.vocabulary)
+    wide = tape.to(logits, "fp32") if scoring.widens else logits
+    if scoring.form == "divergence":
+        return divergence(writer, wide)
+    return from_logits(writer, wide, writer.shape.batch, scoring)
 
 
 def _weight(writer: BlockWriter, head: Head) -> Weight:
@@ -122,6 +153,8 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     piece = elements / head.chunks
     weight = _weight(writer, head)
     logits = tape.linear(hidden, weight, elements)
+    if head.holds_wide_logits:
+        logits = tape.to(logits, "fp32")
     size = DTYPE_BYTES[logits.dtype]
     if head.hold_logits:
         tape.hold(logits)
@@ -131,7 +164,7 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
             elements,
             "fp32" if head.upcast else logits.dtype,
             save_output=True,
-            forward_temp=piece * (4 if head.upcast else 0),
+            forward_temp=piece * 4 if head.upcast and size < 4 else 0.0,
             backward_temp=piece * 4 - elements * size,
         )
         return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[saved.dtype])

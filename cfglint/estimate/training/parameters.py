@@ -90,6 +90,9 @@ def count_parameters(
             if tied and plan.profile.unties:
                 found.head += elements
                 found.packed_head += elements if plan.profile.quantizes_head else 0.0
+        elif tensor.role == "lm_head" and plan.scores_sequences:
+            found.head += tensor.shape[-1]  # one score a token
+            continue
         elif tensor.role == "lm_head":
             found.head += elements
             if plan.profile.quantizes_head:

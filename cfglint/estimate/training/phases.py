@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cfglint.estimate.training.activations import Activations
@@ -39,12 +39,14 @@ def walk(
     tied: bool,
     gradient_share: float = 1.0,
     in_flight: float = 1.0,
+    passes: Sequence[Mapping[str, float]] = (),
 ) -> Peak:
     """Follow one step of the steady state.
 
     ``accumulating``: gradients are there during forward, of earlier micro-steps or as buffers made at start.
     ``embedding_gradient``: bytes of the dense gradient of the input embedding. ``gradient_share``: part of a gradient that
     stays on this rank after it was reduced. ``in_flight``: micro-batches whose activations a pipeline stage holds.
+    ``passes``: moments of a pass through the reference model, which comes when the policy's forward is over.
     """
     resident = states.resident + windows.constant
     shared = {"forward": activations.shared_forward, "backward": activations.shared_backward}
@@ -108,6 +110,12 @@ def walk(
             gathered=windows.outer + everything + windows.block * windows.head_blocks,
             casts=casts,
         )
+        for moment in passes:
+            kept_with_head = kept + (head.input if head.saves_input else 0.0)
+            activations_then = kept_with_head + moment["activations"]
+            logits = head.after + moment.get("logits", 0.0)
+            others = {name: moment[name] for name in ("gathered", "casts") if name in moment}
+            consider("forward", gradients=held, activations=activations_then, logits=logits, **others)
     # backward: the head, then the blocks from last to first
     grown = 0.0
     sharded = windows.unsharded_gradients

@@ -11,6 +11,7 @@ from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.batch import derived_accumulation
 from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
+from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, scoring_of
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.jobs.defaults import in_force
@@ -19,11 +20,14 @@ from cfglint.jobs.job import TrainingJob
 RL_METHODS = ("grpo", "ppo", "rloo")
 ADAPTERS = ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa")
 
-PAIRED = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm")
-"""Methods that put two sequences of each sample through the model at once (chosen and rejected, or a shuffled one)."""
+PAIRED = ("dpo", "orpo", "simpo", "cpo", "ipo", "reward", "rm")
+"""Methods that put two sequences of each sample through the model at once, chosen and rejected.
 
-FROZEN_COPIES = {"dpo": 1, "kto": 1, "ipo": 1, "ppo": 2, "distill": 1, "gkd": 1}
-"""Whole models held beside the trained one: the reference; PPO's reward model; a teacher taken to be as large."""
+KTO's shuffled sequences go through it without gradients, before its own.
+"""
+
+FROZEN_COPIES = {"ppo": 2, "distill": 1, "gkd": 1}
+"""Whole models held beside the trained one and its reference: PPO's two; a teacher taken to be as large."""
 
 HELPED = ("ppo", "distill", "gkd")
 """Methods with a reward model, value model or teacher of a size that the job does not say."""
@@ -31,7 +35,13 @@ HELPED = ("ppo", "distill", "gkd")
 PREFERENCE = ("dpo", "orpo", "kto", "simpo", "cpo", "ipo", "reward", "rm", "grpo", "ppo", "distill", "gkd", "rloo")
 
 
+KEPT_INPUTS: Final = {"nf4": "<0.43.2", "fp4": "<0.43.2", "int8": "<0.45"}
+"""Releases of bitsandbytes whose products keep their input for backward, by what the weights are stored as."""
+
 LORA_KERNELS: Final = frozenset({"mlp", "qkv", "o"})
+
+EARLIER_TRL: Final = "1.13"
+"""The last TRL that made whole logits for every preference and RL method without a kernel of its own."""
 
 _WORDS: Final = re.compile(r"[a-z]*\d*[a-z]*")
 _RELEASE: Final = re.compile(r"[=>~^ ]*(\d+)(?:\.(\d+))?")
@@ -59,6 +69,8 @@ class Plan:
     """The framework may switch these kernels on by itself; which release runs is not known."""
     quantization: str | None
     upcast_unquantized: bool
+    keeps_packed_inputs: bool | None
+    """Quantized linears keep their input for backward; None where that depends on a release that is not known."""
     weight_dtype: str
     compute_dtype: str | None
     master_weights: bool
@@ -109,6 +121,8 @@ class Plan:
     """A model that is evaluated keeps keys and values of all layers until its output is dropped."""
     evaluating: bool = False
     """This is the plan of the evaluation itself (:func:`evaluation_of`)."""
+    adapters_off: bool = False
+    """This is the plan of a pass through the base model under adapters."""
     state_dict: str = "none"
     """How sharded parameters are handed to a checkpoint: ``full``, ``sharded``, ``none`` where nothing is gathered."""
     saves_optimizer: bool = True
@@ -116,6 +130,14 @@ class Plan:
     quantizes_experts: bool = False
     """Fused experts are quantized too (Axolotl's ``quantize_moe_experts``)."""
     inputs: dict[str, Input] = field(default_factory=dict)
+    scoring: Scoring | None = None
+    """How log-probabilities come about; None where the loss is the model's own or a kernel's."""
+    earlier_scoring: Scoring | None = None
+    """The same in earlier releases, where which one runs is not known."""
+    completion: int | None = None
+    """Tokens of a sequence that are scored, where some are not."""
+    reference: str = "none"
+    """Where the reference's log-probabilities come from: ``model``, ``adapter``, ``precomputed``, ``none``."""
     small_helpers: bool = False
     """The models beside the trained one that are of any size (``HELPED``) take nothing."""
     assumptions: list[str] = field(default_factory=list)
@@ -180,6 +202,8 @@ class Plan:
     @property
     def frozen_copies(self) -> int:
         """Whole frozen models beside the trained one; adapters serve as their own reference when switched off."""
+        if self.reference == "model":
+            return 0 if self.profile.offloads_reference else 1
         copies = FROZEN_COPIES.get(self.objective, 0)
         if self.profile.offloads_reference:
             return 0  # rewards come from a function or a model of its own that the job does not say
@@ -276,6 +300,7 @@ def resolve(job: TrainingJob) -> Plan:
         may_use_lora_kernels=lora_kernels is None,
         quantization=method.quantization,
         upcast_unquantized=_upcasts(read, method.quantization, profile, ranks.sharding),
+        keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
         master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
@@ -317,6 +342,7 @@ def resolve(job: TrainingJob) -> Plan:
         keeps_cache=evaluation.keeps_cache,
         state_dict=_state_dict(read, profile, ranks.sharding),
         saves_optimizer=read.flag("saves_optimizer", True),
+        **_scored(read, profile, method, loss_kernel),
         transformers_version=_transformers_version(read, profile),
         trains_vision=read.flag("trains_vision", not profile.freezes_vision) and not method.adapter,
         quantizes_experts=read.flag("quantize_experts", False),
@@ -666,6 +692,43 @@ def _loss_kernel(read: Reader, profile: Profile, default: str) -> str:
     return read.text("loss_kernel", profile.loss_kernel) or "torch"
 
 
+def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -> dict[str, Any]:
+    """How tokens are scored, and where the reference's scores come from.
+
+    With a stated fused kernel TRL before 1.15 takes Liger's preference losses, which make no logits either.
+    """
+    release = read.job.versions.get("trl")
+    if profile.name == "trl":
+        release = read.text("framework_version") or release
+    objective, scoring, earlier = method.objective, None, None
+    if profile.log_probabilities == "trl":
+        scoring = scoring_of(objective, release)
+        if release is None and scoring is not None and objective != "sft":
+            earlier = scoring_of(objective, EARLIER_TRL)
+    elif isinstance(profile.log_probabilities, str):
+        release = release or profile.log_probabilities
+        scoring = scoring_of(objective, release)
+    elif objective in PREFERENCE and objective not in ("reward", "rm"):
+        scoring = profile.log_probabilities
+    if scoring is not None and (loss_kernel == "fused_linear") != (scoring.form == "tiled"):
+        # a cross entropy over logits, or Liger's losses
+        scoring = None if loss_kernel == "fused_linear" or objective == "sft" else scoring
+    reference = read.text("reference")
+    if reference is None:
+        by_default = REFERENCES.get(objective, ())
+        # frameworks with engines of their own say whether samples are held to a reference
+        known = profile.log_probabilities or objective not in RL_METHODS
+        reference = held_in(by_default, release) if by_default and known else "none"
+        if reference == "model" and method.adapter:
+            reference = "adapter"
+    return {
+        "scoring": scoring,
+        "earlier_scoring": earlier,
+        "completion": read.count("completion_length", None),
+        "reference": reference,
+    }
+
+
 def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation: int) -> str:
     """What FSDP keeps whole between the micro-steps of an accumulation (:attr:`Profile.defers_reduction`)."""
     if accumulation < 2 or not sharding.startswith("fsdp") or read.flag("reduces_each_micro_step", False):
@@ -777,6 +840,24 @@ def _upcasts(read: Reader, quantization: str | None, profile: Profile, sharding:
     bitsandbytes = quantization is not None and quantization.startswith(("nf4", "fp4", "int8"))
     stated = read.flag("upcast_unquantized", bitsandbytes and profile.kbit_upcast)
     return stated and sharding not in ("fsdp1", "fsdp2", "zero3")
+
+
+def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profile) -> bool | None:
+    """Whether bitsandbytes' products keep their input though the weight is frozen.
+
+    ``MatMul4Bit`` up to 0.43.1 (0.43.3: ``ctx.tensors = (None, B)``), ``MatMul8bitLt`` up to 0.44 (``autograd/_functions.py``).
+    A framework that pins the library says its release.
+    """
+    kept = next((releases for kind, releases in KEPT_INPUTS.items() if (quantization or "").startswith(kind)), None)
+    if kept is None:
+        return False
+    release = read.job.versions.get("bitsandbytes")
+    if release is not None:
+        return in_force(kept, release)
+    if not profile.old_bitsandbytes:
+        return False
+    own = read.text("framework_version")
+    return None if own is None else in_force(profile.old_bitsandbytes, own)
 
 
 def _sharding(zero: int | None, fsdp: str | None, version: int | None, world: int) -> tuple[str, bool, bool]:

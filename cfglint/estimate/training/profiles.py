@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cfglint.estimate.training.objectives import Scoring
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -28,6 +30,8 @@ class Profile:
     """``fp32``, or ``weight`` where adapters share the base model's dtype."""
     kbit_upcast: bool = False
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
+    old_bitsandbytes: str = ""
+    """Releases that pin a bitsandbytes whose 4-bit product keeps its input for backward."""
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     joins_qkv: bool = False
@@ -67,6 +71,8 @@ class Profile:
     mlp_kernel: str = "modeling"
     hold_logits: bool = False
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
+    holds_wide_logits: bool = False
+    """What is held is converted to fp32 first."""
     upcast_logits: bool = True
     loss_in_place: bool = True
     """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
@@ -92,6 +98,8 @@ class Profile:
     sequence_parallel: bool = False
     """Tensor-parallel ranks divide the residual stream along the sequence unless the settings say otherwise."""
     norms_follow_autocast: bool = True
+    log_probabilities: str | Scoring | None = None
+    """Whose preference and RL losses: ``trl`` of the release that runs, a release of TRL it pins, or one form for all."""
     modeling: bool = True
     """Runs transformers' modeling code."""
 
@@ -128,6 +136,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "trl": replace(
         _TRAINER,
         name="trl",
+        log_probabilities="trl",
         sequence_length=1024,
         evaluates_with_logits="<0.29",
         kbit_upcast=True,
@@ -139,6 +148,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "axolotl": replace(
         _TRAINER,
         name="axolotl",
+        log_probabilities="1.8",  # pyproject.toml, Nov 2026
         micro_batch_size=1,
         evaluation_batch_size=None,
         evaluates_with_logits="always",
@@ -148,6 +158,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "llamafactory": replace(
         _TRAINER,
         name="llamafactory",
+        # train/trainer_utils.py get_batch_logps, train/{dpo,kto}/trainer.py: log-softmax of fp32 logits
+        log_probabilities=Scoring("log_softmax", widens=True),
         evaluates_with_logits="always",
         sequence_length=2048,
         gradient_checkpointing="full",
@@ -157,6 +169,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "ms-swift": replace(
         _TRAINER,
         name="ms-swift",
+        # rlhf_trainers/rlhf_mixin.py, grpo_trainer.py: TRL's selective_log_softmax on whole logits
+        log_probabilities="1.13",
         evaluation_batch_size=1,
         micro_batch_size=1,
         gradient_checkpointing="full",
@@ -207,16 +221,17 @@ PROFILES: Final[Mapping[str, Profile]] = {
         compiles_loss=True,
     ),
     # litgpt/model.py: RMSNorm in fp32 to its end, one projection of queries, keys and values; finetune/lora.py: the list of logit chunks
-    # outlives the loss. Under bitsandbytes what is not quantized runs in fp32 (measured: litgpt-config-hub).
+    # outlives the loss, in fp32, to which lightning's precision plugins convert what a module returns (lightning_fabric
+    # ``plugins/precision/{half,bitsandbytes}.py``). bitsandbytes 0.41 and 0.42 until 0.5.5 (Dec 2024)
     "litgpt": Profile(
         "litgpt",
         weight_dtype=None,
         adapter_dtype="weight",
         loss_kernel="chunked",
         modeling=False,
-        upcast_logits=False,
         norm_kernel="float",
-        kbit_upcast=True,
+        old_bitsandbytes="<0.5.5",
+        holds_wide_logits=True,
         joins_qkv=True,
         composes_capped=True,
         hold_logits=True,

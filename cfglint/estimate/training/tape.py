@@ -103,13 +103,16 @@ class Footprint:
     output: float
     held: float = 0.0
     """Kept by the caller until backward ends; part of ``saved``."""
+    after: float = 0.0
+    """What is alive when forward is over and its caller goes on: what is saved, and what the caller still names."""
 
 
 class Tape:
-    """Records one block. ``autocast`` is the autocast dtype, or None."""
+    """Records one block. ``autocast`` is the autocast dtype, or None; ``packed_keeps``: quantized linears keep their input."""
 
-    def __init__(self, autocast: str | None = None) -> None:
+    def __init__(self, autocast: str | None = None, packed_keeps: bool = False) -> None:
         self.autocast = autocast
+        self.packed_keeps = packed_keeps
         self._bytes: list[float] = []
         self._external: set[int] = set()
         self._cast: set[int] = set()
@@ -118,6 +121,7 @@ class Tape:
         self._joins: set[int] = set()
         """Nodes that join the gradients of several outputs instead of adding them."""
         self._held: set[int] = set()
+        self._lingering: set[int] = set()
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -144,6 +148,10 @@ class Tape:
     def hold(self, value: Value) -> None:
         """The caller keeps this tensor through backward."""
         self._held.add(value.storage)
+
+    def linger(self, value: Value) -> None:
+        """The caller names this tensor until forward is over, longer than this tape."""
+        self._lingering.add(value.storage)
 
     # -- operations --------------------------------------------------------------------------------------------------
 
@@ -263,7 +271,8 @@ class Tape:
         result_dtype = x.dtype
         work = self.to(x, weight.dtype)
         unpacked = weight.elements * DTYPE_BYTES[weight.dtype]
-        y = self.op((work,), out, weight.dtype, forward_temp=unpacked, backward_temp=unpacked)
+        kept = (work,) if self.packed_keeps else ()
+        y = self.op((work,), out, weight.dtype, save=kept, forward_temp=unpacked, backward_temp=unpacked)
         return self.to(y, result_dtype)
 
     # -- results -----------------------------------------------------------------------------------------------------
@@ -278,6 +287,7 @@ class Tape:
             last[node.output.storage] = i
         for storage, at in self._kept:
             last[storage] = max(last.get(storage, -1), at)
+        last.update(dict.fromkeys(self._lingering, len(nodes)))
         last[result.storage] = len(nodes)
         saved_by: dict[int, int] = dict.fromkeys(self._held, 1)
         for node in nodes:
@@ -304,6 +314,7 @@ class Tape:
             input=sizes[source.storage],
             output=sizes[result.storage],
             held=sum(sizes[s] for s in self._held),
+            after=sum(sizes[s] for s in (saved_by.keys() | self._lingering) - external),
         )
 
     def _forward(self, dying: list[list[int]], saved_by: dict[int, int] | None) -> float:

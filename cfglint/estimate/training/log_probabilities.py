@@ -1,0 +1,115 @@
+"""The head of preference and RL trainers: how TRL comes from hidden states to log-probabilities of given tokens.
+
+Each form of ``objectives.LOG_PROBABILITIES`` as operations on the tape of ``tape.py``. What a trainer's function still names
+while the reference model runs (``outputs.logits``) lingers on it. Sizes in bytes of one rank.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cfglint.estimate.training.blocks import BlockWriter
+from cfglint.estimate.training.objectives import Scoring
+from cfglint.estimate.training.tape import DTYPE_BYTES, Value, Weight
+
+TILE_TOKENS: Final = 4096
+TILE_COLUMNS: Final = 32768
+"""Rows and columns of a tile of logits (TRL 1.16 ``kernels/chunked_logprob.py``, ``trainer/utils.py``)."""
+
+
+def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> Value:
+    """Tiles of logits folded into running statistics; backward makes them again and adds gradients up in fp32."""
+    tape, numerics = writer.tape, writer.numerics
+    width = writer.shape.hidden
+    vocabulary = weight.elements / width
+    shifted = tape.slice(hidden, hidden.elements)
+    taken = tape.op((shifted,), scored * width, hidden.dtype)
+    compute = numerics.autocast or hidden.dtype
+    size = DTYPE_BYTES[compute]
+    tokens = min(scored, TILE_TOKENS)
+    buffer = tokens * TILE_COLUMNS * size
+    rows = tokens * width * size if taken.dtype != compute else 0.0
+    columns = min(vocabulary, TILE_COLUMNS) * width * size if weight.dtype != compute else 0.0
+    gradients = 0.0 if taken.dtype == "fp32" else taken.elements * 4
+    if weight.trainable and weight.dtype != "fp32":
+        gradients += weight.elements * 4
+    return tape.op(
+        (taken,),
+        1,
+        "fp32",
+        save=(taken,),
+        forward_temp=buffer + rows + columns,
+        # a slice of the weight is converted while the one before it still has its name
+        backward_temp=buffer + rows + columns * (2 if vocabulary > TILE_COLUMNS else 1) + gradients,
+        weight=weight,
+    )
+
+
+def from_logits(writer: BlockWriter, wide: Value, rows: int, scoring: Scoring) -> Value:
+    """Log-probabilities of the logits of ``rows`` sequences, as the model returned them."""
+    tape = writer.tape
+    if scoring.names_logits:
+        tape.linger(wide)
+    if scoring.copies_chosen:
+        tape.linger(tape.op((), wide.elements, wide.dtype))
+    losses: list[Value] = []
+    if scoring.cross_entropy:
+        chosen = tape.slice(tape.slice(wide, wide.elements / 2), wide.elements / 2)
+        losses.append(
+            tape.op((tape.unary(tape.op((chosen,), chosen.elements, chosen.dtype), save="output"),), 1, "fp32")
+        )
+    shifted = tape.slice(wide, wide.elements)
+    if scoring.copies_shifted:
+        shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
+        tape.linger(shifted)
+    if scoring.temperature:
+        shifted = tape.op((shifted,), shifted.elements, shifted.dtype, in_place=scoring.temperature == "in place")
+        tape.linger(shifted)
+    losses.append(_selected(writer, shifted, rows, scoring.form))
+    return losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
+
+
+def _selected(writer: BlockWriter, x: Value, rows: int, form: str) -> Value:
+    """``log_softmax`` followed by ``gather``, in the form's way."""
+    tape, row = writer.tape, x.bytes / rows
+    if form == "kernel":
+        return tape.op((x,), 1, "fp32", save=(x,))
+    if form == "log_softmax":
+        return tape.op((tape.unary(x, save="output"),), 1, "fp32")
+    if form == "selective" and x.dtype == "fp32":
+        picked = tape.op((x,), 1, "fp32")
+        # the gradient of a row takes two more of its size; then the rows' gradients are stacked into one tensor
+        total = tape.op((x,), 1, "fp32", save=(x,), backward_temp=max(2 * row, x.bytes))
+        return tape.op((picked, total), 1, "fp32")
+    # row by row: the gradients of all rows wait, and are stacked into one
+    kept = tape.op((), x.elements, x.dtype)
+    return tape.op((x,), 1, "fp32", save=(kept,), backward_temp=max(0.0, 2 * row - x.bytes))
+
+
+def divergence(writer: BlockWriter, mine: Value) -> Value:
+    """Generalized Jensen-Shannon divergence of whole logits (TRL ``generalized_jsd_loss``), step by step."""
+    tape = writer.tape
+    size, dtype = mine.elements, mine.dtype
+    teacher = tape.op((), size, dtype)
+    tape.linger(mine)
+    tape.linger(teacher)
+    scaled = tape.op((tape.slice(mine, size),), size, dtype)
+    other = tape.op((), size, dtype)
+    log_p = tape.unary(scaled, save="output")
+    log_q = tape.op((), size, dtype)
+    shifted = tape.alias((log_p,), size, dtype)
+    moved = tape.op((), size, dtype)
+    both = tape.op((shifted, moved), 2 * size, dtype)
+    tape.keep(shifted, moved)
+    mixture = tape.op((both,), size, dtype, save=(both,), save_output=True, backward_temp=4 * size * DTYPE_BYTES[dtype])
+    towards = tape.op((), size, dtype)
+    kl_teacher = tape.op((tape.alias((mixture,), size, dtype),), size, dtype, save=(towards,))
+    weights = tape.unary(log_p, save="output")
+    gap = tape.alias((log_p, mixture), size, dtype)
+    kl_student = tape.mul(weights, gap)
+    first, second = tape.scale(kl_teacher), tape.scale(kl_student)
+    total = tape.alias((first, second), size, dtype)
+    tape.keep(first, second)
+    masked = tape.op((total,), size, dtype)
+    tape.keep(total, scaled, other, log_p, log_q, mixture, kl_teacher, kl_student)
+    return tape.op((masked,), 1, "fp32")

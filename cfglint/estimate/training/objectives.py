@@ -1,0 +1,107 @@
+"""What a training objective puts through the model, by the release of the framework that computes it.
+
+TRL's preference and RL trainers read log-probabilities of given tokens, not a cross entropy. How they come from the last
+hidden states decides what the head takes, and has changed four times. Read from TRL 0.7 to 1.16 (``trl/trainer`` and
+``trl/experimental``), measured by ``benchmarks/preference_oracle.py``. The forms are written out in ``log_probabilities``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cfglint.jobs.defaults import in_force
+
+Releases = tuple[tuple[str, str], ...]
+"""Ranges of releases with what holds in them, the newest first."""
+
+_CONCATENATED: Final[Releases] = ((">=1.14", "kernel"), (">=0.15", "selective"), ("<0.15", "log_softmax"))
+_GROUPED: Final[Releases] = ((">=1.15", "tiled"), (">=1.14", "kernel"), (">=0.15", "selective"), ("<0.15", "rows"))
+
+LOG_PROBABILITIES: Final[Mapping[str, Releases]] = {
+    "dpo": ((">=1.15", "tiled"), *_CONCATENATED),
+    "ipo": ((">=1.15", "tiled"), *_CONCATENATED),
+    "kto": ((">=1.15", "tiled"), *_CONCATENATED),
+    "orpo": _CONCATENATED,
+    "cpo": _CONCATENATED,
+    "simpo": _CONCATENATED,
+    "grpo": _GROUPED,
+    "rloo": _GROUPED,
+    "gkd": (("", "divergence"),),
+    "distill": ((">=1.12", "tiled"), ("<1.12", "divergence")),
+    "sft": ((">=1.15", "tiled"), ("<1.15", "")),
+}
+"""How TRL's trainers come to log-probabilities.
+
+``tiled``: tiles of the projection folded one by one, no logits (``add_fused_lm_head``, ``kernels/chunked_logprob.py``);
+``kernel``: one Triton kernel on whole logits (``kernels/logprob_entropy.py``); ``selective``: gather and logsumexp on fp32
+logits, log-softmax row by row on 16-bit ones (``selective_log_softmax``); ``rows``: log-softmax row by row; ``log_softmax``:
+of all logits at once; ``divergence``: between the log-softmaxes of student and teacher (``generalized_jsd_loss``).
+"""
+
+DIVIDES_BY_TEMPERATURE: Final[Releases] = (
+    (">=1.14", ""), (">=1.10", "copy"), (">=1.0", "in place"), (">=0.16", "copy"), ("<0.16", ""),
+)  # fmt: skip
+"""GRPO and RLOO divide whole logits by the temperature (``grpo_trainer.py``); the kernel does so by itself."""
+
+COPIES_SHIFTED: Final[Releases] = ((">=1.6", ""), (">=0.29", "copy"), ("<0.29", ""))
+"""DPO copies the shifted logits to be contiguous (``dpo_trainer.py``)."""
+
+NAMES_LOGITS: Final[Releases] = ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named"))
+"""DPO's loss names the policy's logits while the reference runs: ``concatenated_forward`` had returned by then."""
+
+REFERENCES: Final[Mapping[str, Releases]] = {
+    "dpo": (("", "model"),),
+    "ipo": (("", "model"),),
+    "kto": (("", "model"),),
+    # ``beta`` is 0.04 until 0.18, and 0 since: then no reference is loaded
+    "grpo": ((">=0.19", "none"), ("<0.19", "model")),
+    # ``beta`` (``kl_coef`` until 0.21) is 0.05
+    "rloo": (("", "model"),),
+}
+"""Where the reference's log-probabilities come from unless the settings say: a model beside the policy, or nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a trainer comes to the log-probabilities of its tokens."""
+
+    form: str
+    """One of :data:`LOG_PROBABILITIES`."""
+    temperature: str = ""
+    """``copy`` or ``in place``: logits are divided by the sampling temperature."""
+    copies_shifted: bool = False
+    copies_chosen: bool = False
+    """Logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
+    cross_entropy: bool = False
+    """The chosen half is trained on as well (ORPO, CPO)."""
+    cuts_logits: bool = False
+    """Only the completion's hidden states are projected (``logits_to_keep``)."""
+    widens: bool = False
+    """Logits become fp32 in any run; else where accelerate converts the outputs of autocast."""
+    names_logits: bool = True
+    """The trainer's function names the logits until it returns."""
+
+
+def held_in(releases: Releases, release: str | None) -> str:
+    """What holds in a release or range; the newest where it is not known."""
+    return next((found for where, found in releases if in_force(where, release)), releases[-1][1])
+
+
+def scoring_of(objective: str, release: str | None) -> Scoring | None:
+    """How TRL scores tokens for an objective; None where it takes the model's own loss."""
+    releases = LOG_PROBABILITIES.get(objective)
+    form = held_in(releases, release) if releases else ""
+    if not form:
+        return None
+    samples, pairs = objective in ("grpo", "rloo"), objective in ("dpo", "ipo")
+    return Scoring(
+        form,
+        temperature=held_in(DIVIDES_BY_TEMPERATURE, release) if samples else "",
+        copies_shifted=pairs and held_in(COPIES_SHIFTED, release) == "copy",
+        copies_chosen=objective == "kto",
+        cross_entropy=objective in ("orpo", "cpo"),
+        cuts_logits=samples,
+        names_logits=not pairs or held_in(NAMES_LOGITS, release) == "named",
+    )
