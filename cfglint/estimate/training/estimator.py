@@ -69,9 +69,10 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
                 accumulating=bool(plan.accumulation > 1 or plan.profile.main_grads_fp32 or windows.whole_gradients)
                 and not plan.in_backward,
                 embedding_gradient=embedding,
-                tied=architecture.tie_word_embeddings and not plan.profile.unties,
+                tied=architecture.tie_word_embeddings and not plan.profile.unties and not plan.scores_sequences,
                 gradient_share=states.gradients / max(1.0, states.trainable * DTYPE_BYTES[dtype]),
                 in_flight=min(stages - stage, max(1, plan.accumulation)),
+                passes=reference_moments(plan, architecture, (start, stop), last, windows, cuda),
             )
             pauses = {}
             if plan.evaluates:
