@@ -14,7 +14,6 @@ import contextlib
 import importlib.util
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -76,6 +75,8 @@ def measure(fakemem: Any, case: dict[str, Any]) -> dict[str, float]:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             measured["resident_gib"] = live.now / GIB
+            measured["params_total"] = sum(p.numel() for p in model.parameters())
+            measured["params_trainable"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
             model.eval()
             (model.get_base_model() if hasattr(model, "get_base_model") else model).config.use_cache = bool(
                 case.get("use_cache")
@@ -86,6 +87,7 @@ def measure(fakemem: Any, case: dict[str, Any]) -> dict[str, float]:
             measured["peak_evaluation_gib"] = live.phase() / GIB
             del out
             if case.get("fsdp"):
+                model.state_dict()  # what is still gathered since evaluation is given back
                 live.phase()
                 for parameter in model.state_dict().values():
                     whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter

@@ -82,6 +82,8 @@ def state_accelerate_deepspeed(facts: FactReader) -> None:
         facts.state("zero_stage", UNKNOWN, "zero_stage")
     elif stage is not None and 0 <= stage <= 3:
         facts.state("zero_stage", stage, "zero_stage")
+    if facts.on("zero3_save_16bit_model"):
+        facts.state("state_dict", "full", "zero3_save_16bit_model")
     state_offload_devices(facts)
     facts.integer("gradient_accumulation_steps", "gradient_accumulation_steps", low=1)
     facts.number("max_grad_norm", "gradient_clipping", low=0)

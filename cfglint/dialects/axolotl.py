@@ -114,9 +114,6 @@ def _state_evaluation(facts: FactReader) -> None:
         facts.state("evaluates", True, "test_datasets")
     facts.integer("eval_micro_batch_size", "eval_batch_size", low=1)
     facts.integer("eval_sequence_length", "eval_sequence_len", low=1)
-    if facts.reading.facts.value("loss_kernel") == "fused_linear" and facts.on("cut_cross_entropy"):
-        # this kernel is the model's loss outside training too; Liger's is not
-        facts.state("eval_loss_kernel", "fused_linear", "cut_cross_entropy")
 
 
 def _state_attention(facts: FactReader) -> None:
@@ -140,6 +137,9 @@ def _state_kernels(facts: FactReader) -> None:
         for index, name in enumerate(texts(plugins) or []):
             if name.endswith("CutCrossEntropyPlugin"):
                 facts.state("loss_kernel", "fused_linear", "plugins", index)
+                facts.state("eval_loss_kernel", "fused_linear", "plugins", index)
+    if facts.on("cut_cross_entropy"):  # the model's loss outside training too, which Liger's is not
+        facts.state("eval_loss_kernel", "fused_linear", "cut_cross_entropy")
     switches = {"lora_mlp_kernel": "mlp", "lora_qkv_kernel": "qkv", "lora_o_kernel": "o"}
     given = [key for key in switches if boolean(facts.value(key)) is not None]
     if given:  # one that is stated, true or false, leaves the others off

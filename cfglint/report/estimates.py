@@ -328,7 +328,8 @@ def _totals(item: JobEstimate, paint: Paint) -> list[str]:
         (
             "host",
             memory.host if memory.host and memory.host.high > 0 else None,
-            "memory of the host, all ranks of a node",
+            "memory of the host, all ranks of a node"
+            + (f"; {memory.saving / GIB:.1f} of it while rank 0 writes a full state dict" if memory.saving else ""),
         ),
     )
     lines = [""]

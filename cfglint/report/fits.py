@@ -287,7 +287,7 @@ def _notes(change: Change) -> Iterator[str]:
         and change.host.expected > 0
         and any(fact.startswith("offload") for fact in change.facts)
     ):
-        yield f"{change.host.expected / GIB:.1f} GiB of host memory per GPU"
+        yield f"{change.host.expected / GIB:.1f} GiB of host memory on each node"
     if change.changes_training_result and not serving:
         yield "changes the training result"
     if change.verdict == "tight":

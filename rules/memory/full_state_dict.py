@@ -15,15 +15,13 @@ from ..consistency.mismatch import complete
 from ..trainer import sections, trains_adapters
 
 KEYS = ("fsdp_state_dict_type", "state_dict_type")
-FULL_BYTES = 12
-"""fp32 weights and both moments, gathered on one rank with the optimizer's full state dict."""
 
 
 class FullStateDict(Rule):
     """FSDP gathers the whole model and optimizer on one rank for every checkpoint.
 
-    With `FULL_STATE_DICT` rank 0 collects all shards before it writes: weights and, with the optimizer, 12 bytes per trained
-    parameter in its host memory, while the other ranks wait. Large models die at the first save, or run into the NCCL
+    With `FULL_STATE_DICT` rank 0 collects all shards in its host memory before it writes, first of the weights, then of the
+    optimizer's states (8 bytes per trained parameter in fp32), while the other ranks wait. Large models die at the first save, or run into the NCCL
     timeout. `SHARDED_STATE_DICT` lets every rank write its own part; `accelerate merge-weights` makes one file of them.
 
     How sure: in Accelerate's source; the size is arithmetic. Said for stated `FULL_STATE_DICT` and full training only: a
@@ -90,14 +88,16 @@ class FullStateDict(Rule):
             return
         method = job.fact("method")
         own_script = not complete(job) and (method is None or isinstance(method.origin, DefaultOrigin))
-        size, least = total * FULL_BYTES, self.options["from"]
+        size, least = context.estimate(job).memory.saving, self.options["from"]
         host = job.hardware.host_memory_bytes
+        if not size:
+            return
         over = host is not None and size > host and not own_script  # a script may bring adapters of its own
         if not over and (not isinstance(least, (int, float)) or size < least * GIB):
             return
         severity: Severity = "warning" if over else "info"
         yield self.finding(
-            f"FULL_STATE_DICT gathers up to {size / GIB:.0f} GiB (weights and optimizer) on one rank at every save"
+            f"FULL_STATE_DICT gathers {size / GIB:.0f} GiB of weights or optimizer states on one rank at every save"
             + (f", its machine has {host / GIB:.0f}" if over and host is not None else ""),
             stated,
             (job.model_id, f"{total / 1e9:.1f} B parameters"),

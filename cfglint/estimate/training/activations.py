@@ -212,7 +212,7 @@ def activations_of(
     for key, count, own in groups:
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, own)
-        if checkpointed and style.returns_scores and numerics.modeling and numerics.attention == "eager":
+        if (checkpointed or plan.evaluating) and style.returns_scores and numerics.modeling and numerics.attention == "eager":
             returned = shape.batch * shape.heads * shape.sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
             footprint = replace(footprint, forward_plain=footprint.forward_plain + returned)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
@@ -222,7 +222,7 @@ def activations_of(
             kept += _selected(shape, style, numerics)
         if plan.offloads_activations:
             kept = 0.0
-        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, numerics)))
+        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics)))
     head = None
     tp = plan.tensor_parallel
     if last:
@@ -302,12 +302,13 @@ def _shared(
     return mask + 3 * bias + buckets, mask + (5 if trained else 4) * bias + buckets
 
 
-def _cached(layer: Layer, shape: Shape, numerics: Numerics) -> float:
+def _cached(layer: Layer, shape: Shape, style: Style, numerics: Numerics) -> float:
     """Keys and values of a layer as attention gets them, which transformers' cache keeps; recurrent layers keep no tokens."""
     if layer.mixer in QUERYLESS or not shape.has_mixer:
         return 0.0
     size = DTYPE_BYTES[numerics.autocast or numerics.weight_dtype]
-    return shape.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * size
+    heads = shape.heads if style.broadcasts_kv and shape.kv_heads > 1 else shape.kv_heads
+    return shape.tokens * heads * (shape.head_dim + shape.value_dim) * size
 
 
 def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:

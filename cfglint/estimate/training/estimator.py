@@ -160,6 +160,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
     memory.phases = dict(peak.phases)
     at_peak = evaluation_of(plan) if peak.at == "evaluation" else plan
     memory.components = components_of(at_peak, stage.parameters, states, peak)
+    memory.saving = stage.saving.host
     floor = states.resident
     if stage.activations is None:
         best = favourable(plan)
@@ -199,7 +200,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
             # figure hold by themselves, and what nvidia-smi showed lies lower below its estimate than what was reserved
             memory.nest()
         ranks = job.hardware.gpus_per_node or plan.world
-        memory.host = _host(states.host * max(1, min(ranks, plan.world)))
+        memory.host = _host(states.host * max(1, min(ranks, plan.world)), stage.saving.host)
     memory.missing = list(dict.fromkeys(memory.missing))
     memory.verdict, memory.capacity = decide(used, job.hardware.candidates, memory.missing)
     if not job.hardware.candidates:
@@ -215,9 +216,12 @@ def _on_cuda(plan: Plan) -> bool:
     return plan.composes_attention or "fp16" in (plan.weight_dtype, plan.compute_dtype)
 
 
-def _host(needed: float) -> Interval:
-    """Host memory of one node. Pinned buffers and copies at start-up come on top (DeepSpeed's own estimate: half more)."""
-    return Interval(needed, needed * 1.1, needed * 1.5)
+def _host(offloaded: float, saving: float) -> Interval:
+    """Host memory of one node. Pinned buffers and copies at start-up come on top (DeepSpeed's own estimate: half more).
+
+    ``saving``: what rank 0 gathers while it writes a full state dict; a run may end without one.
+    """
+    return Interval(offloaded, offloaded * 1.1 + saving, offloaded * 1.5 + saving)
 
 
 def _trainable(plan: Plan, stage: Stage) -> int | None:

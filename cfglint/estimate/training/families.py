@@ -102,8 +102,10 @@ class Style:
     """One key and value head is broadcast to all queries, which only the composed kernel takes (Falcon-7B)."""
     bias_apart: bool = False
     """Linear layers add their bias in a step of its own, which promotes to the bias' dtype under autocast (Falcon-RW)."""
+    broadcasts_kv: bool = False
+    """Several key and value heads are repeated to all queries' before they are cached (Falcon-40B)."""
     returns_scores: bool = False
-    """Eager blocks return their attention weights, which the model's loop holds while the next block runs (Falcon)."""
+    """Eager blocks return their attention weights, which the model's loop holds while the next block runs (Falcon, MPT)."""
     output_gate: bool = False
     """A second half of the query projection gates attention's output through a sigmoid (Qwen3-Next, Qwen3.5)."""
     score_cap: bool = False
@@ -222,6 +224,7 @@ STYLES: Final[Mapping[str, Style]] = {
         activation="gelu",
         softmax_fp32=False,
         returns_scores=True,
+        broadcasts_kv=True,
         math_attention=True,
     ),
     "phi": Style(norm="layernorm", parallel=True, one_norm=True, rotary=0.5, gated=False, activation="gelu_new"),
@@ -239,7 +242,7 @@ STYLES: Final[Mapping[str, Style]] = {
     "gpt_bigcode": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", own_loss=True, causal_buffer="model"),
     "gpt_neo": replace(_LAYERNORM_PLAIN, causal_buffer="layer", scores_fp32=True),
     "bloom": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu_bloom", packed_mask=False),
-    "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu"),
+    "mpt": replace(_LAYERNORM_PLAIN, fused_qkv=True, activation="gelu", returns_scores=True),
     "opt": replace(_LAYERNORM_PLAIN, activation="relu", query_scaled=True, packed_mask=False),
     "bert": replace(_LAYERNORM_PLAIN, activation="gelu"),
     "t5": Style(

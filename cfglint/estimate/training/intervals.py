@@ -69,12 +69,14 @@ def favourable(plan: Plan) -> Plan | None:
         changes["micro_batch"] = 1
     if plan.may_use_lora_kernels:
         changes["lora_kernels"] = LORA_KERNELS
+    if plan.keeps_packed_inputs is None:
+        changes["keeps_packed_inputs"] = False
     if "images" in loose:
         changes["images"] = False
     if plan.objective in HELPED:
         changes["small_helpers"] = True
     short = SHORT_DEFAULT if "sequence_length" in loose else SHORT_SAMPLE
-    if plan.evaluation_sequence is not None and plan.profile.pads_dynamically:
+    if plan.evaluation_sequence is not None and plan.profile.pads_dynamically and not plan.pretrains:
         # samples to evaluate on may be unpacked where those to train on are packed
         changes["evaluation_sequence"] = min(short, plan.evaluation_sequence)
     if plan.sequence is not None and plan.sequence > short and ("sequence_length" in loose or not plan.packs):
