@@ -49,6 +49,11 @@ def gemma4_encoder(c: Config) -> Iterator[Tensor]:
     yield from linear("output_proj", c.size("output_proj_dims", 1536), hidden, "audio", bias=True)
 
 
+def gemma4_unified(c: Config, text: Config) -> Iterator[Tensor]:
+    """Frames go straight into the text's width."""
+    yield from linear("embedding_projection", text.size("hidden_size"), c.size("audio_embed_dim", 640), "projector")
+
+
 def codebooks(c: Config) -> list[int]:
     """Rows of the embedding of each codec channel: one number for all, or one per channel as ``1025-1025-129-…``."""
     channels = c.size("audio_channels", 8)
@@ -92,5 +97,5 @@ def mimo(c: Config, text: Config) -> Iterator[Tensor]:
         yield from linear("2", out, 4 * grouped, "projector")
 
 
-EARS: Mapping[str, Ears] = {"gemma4": gemma4, "mimo_v2": mimo}
+EARS: Mapping[str, Ears] = {"gemma4": gemma4, "gemma4_unified": gemma4_unified, "mimo_v2": mimo}
 """By the ``model_type`` of the whole model."""

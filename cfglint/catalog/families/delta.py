@@ -1,16 +1,16 @@
-"""Hybrids of latent or softmax attention with linear attention that decays per channel or per head: Kimi Linear, Ling 2.5 to 3, OLMo
-Hybrid."""
+"""Hybrids of latent or softmax attention with linear attention that decays per channel or per head: Kimi Linear and K3, Ling 2.5
+to 3, GLM-5.3-Flash, OLMo Hybrid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cfglint.catalog.architecture import StateSpace, Tensor, UnknownArchitecture
+from cfglint.catalog.architecture import Mla, StateSpace, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config
 from cfglint.catalog.families.hybrid import convolution
-from cfglint.catalog.families.moe import DEEPSEEK, Experts, LatentAttention, dense_first, times
+from cfglint.catalog.families.moe import DEEPSEEK, Experts, LatentAttention, dense_first, hyper_connections, times
 from cfglint.catalog.families.parts import (
     Attention,
     Body,
@@ -20,6 +20,7 @@ from cfglint.catalog.families.parts import (
     Slot,
     Where,
     linear,
+    matrix,
     norm,
     vector,
 )
@@ -28,11 +29,20 @@ LINEAR: Final = "linear_attention"
 
 
 def linear_sizes(c: Config) -> tuple[int, int, int]:
-    """Heads, head size and convolution kernel; ``linear_attn_config`` where the config has one (Kimi Linear)."""
+    """Heads, head size and convolution kernel: in ``linear_attn_config`` (Kimi), as ``linear_…`` (GLM) or those of attention (Ling)."""
     stated = c.raw.get("linear_attn_config")
-    inner = Config(stated, c.model_type, nested=True) if isinstance(stated, dict) else c
-    heads = inner.size("num_heads" if inner is not c else "num_attention_heads")
-    return heads, inner.size("head_dim", 128), inner.size("short_conv_kernel_size", 4)
+    if isinstance(stated, Mapping):
+        inner = Config(stated, c.model_type, nested=True)
+        return inner.size("num_heads"), inner.size("head_dim", 128), inner.size("short_conv_kernel_size", 4)
+    if c.raw.get("linear_num_heads") is not None:
+        return c.size("linear_num_heads"), c.size("linear_head_dim"), c.size("linear_conv_kernel_dim", 4)
+    return c.size("num_attention_heads"), c.size("head_dim", 128), c.size("short_conv_kernel_size", 4)
+
+
+def full_rank_gate(c: Config) -> bool:
+    """Kimi K3: the output gate is one projection, the decay is not."""
+    stated = c.raw.get("linear_attn_config")
+    return isinstance(stated, Mapping) and bool(stated.get("use_full_rank_gate"))
 
 
 @dataclass(frozen=True)
@@ -50,13 +60,12 @@ class KimiDelta:
         yield from convolution(3 * inner, kernel, where, bias=False, role=LINEAR)
         yield from vector("A_log", heads, LINEAR, where)
         yield from vector("dt_bias", inner, LINEAR, where)
-        if self.full_rank:
-            yield from linear("f_proj", inner, hidden, LINEAR, where)
-            yield from linear("g_proj", inner, hidden, LINEAR, where)
-        else:
-            for first, second in (("f_a_proj", "f_b_proj"), ("g_a_proj", "g_b_proj")):
-                yield from linear(first, width, hidden, LINEAR, where)
-                yield from linear(second, inner, width, LINEAR, where)
+        for name, whole in (("f", self.full_rank), ("g", self.full_rank or full_rank_gate(c))):
+            if whole:
+                yield from linear(f"{name}_proj", inner, hidden, LINEAR, where)
+            else:
+                yield from linear(f"{name}_a_proj", width, hidden, LINEAR, where)
+                yield from linear(f"{name}_b_proj", inner, width, LINEAR, where)
         yield from linear("b_proj", heads, hidden, LINEAR, where)
         yield from norm("o_norm", width, where, role=LINEAR)
         yield from linear("o_proj", hidden, inner, LINEAR, where)
@@ -67,6 +76,60 @@ class KimiDelta:
     def describe(self, c: Config, body: Body) -> None:
         heads, width, kernel = linear_sizes(c)
         body.ssm = StateSpace("kimi-delta", 3 * heads * width * (kernel - 1), heads * width * width, heads * width)
+
+
+class KimiLatentAttention(LatentAttention):
+    """Kimi K3 gates every element of the output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        if c.flag("mla_use_output_gate"):
+            out = c.size("num_attention_heads") * c.size("v_head_dim")
+            yield from linear("g_proj", out, c.size("hidden_size"), "mla", where)
+
+
+class KimiExperts(Experts):
+    """Kimi K3's experts work in a narrower space (``routed_expert_hidden_size``)."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        if c.get("routed_expert_hidden_size") and c.flag("latent_moe_use_norm"):
+            yield from norm("routed_expert_norm", c.size("routed_expert_hidden_size"), where)
+
+
+def attention_residuals(c: Config, where: Where) -> Iterator[Tensor]:
+    """Kimi K3: what earlier blocks put out is mixed in before attention, before the MLP and at the end."""
+    if not c.get("attn_res_block_size"):
+        return
+    hidden = c.size("hidden_size")
+    for module in ("self_attention_res", "mlp_res"):
+        yield from norm(f"{module}_norm", hidden, where)
+        yield from linear(f"{module}_proj", 1, hidden, "other", where)
+    yield from norm("output_attn_res_norm", hidden)
+    yield from linear("output_attn_res_proj", 1, hidden, "other")
+
+
+class PooledIndexer(LatentAttention):
+    """GLM-5.3-Flash: the indexer scores pools of ``index_kpool`` keys."""
+
+    def indexer_tensors(self, c: Config, where: Where, hidden: int, rank: int) -> Iterator[Tensor]:
+        yield from super().indexer_tensors(c, where, hidden, rank)
+        width = c.size("index_head_dim")
+        yield from matrix("index_kpool_compress_ape", (c.size("index_kpool", 16), width), "mla", where)
+        yield from matrix("index_kpool_compress_gate", (width, hidden), "mla", where)
+
+    def read(self, c: Config) -> Mla:
+        if c.raw.get("qk_rope_head_dim") == 0:  # no positions at all
+            rank = c.size("q_lora_rank")
+            return Mla(c.size("kv_lora_rank"), rank, 0, c.size("qk_nope_head_dim"), c.size("v_head_dim"))
+        return super().read(c)
+
+
+def streams(c: Config, where: Where) -> Iterator[Tensor]:
+    """Hyper-connections of every layer, without DeepSeek-V4's at the end."""
+    for tensor in hyper_connections(c, where):
+        if tensor.stack:
+            yield tensor
 
 
 class GatedLatentAttention(LatentAttention):
@@ -150,7 +213,7 @@ def kinds(c: Config) -> list[str] | None:
     if named is not None:
         return [str(kind) for kind in named]
     stated = c.raw.get("linear_attn_config")
-    full = stated.get("full_attn_layers") if isinstance(stated, dict) else None
+    full = stated.get("full_attn_layers") if isinstance(stated, Mapping) else None
     if not isinstance(full, (list, tuple)):
         return None
     return ["full_attention" if index + 1 in full else LINEAR for index in range(c.size("num_hidden_layers"))]
@@ -165,7 +228,7 @@ def grouped(c: Config, full: str = "mla") -> tuple[Slot, ...]:
     sparse = dense_first()(c)
     slots = []
     for kind, other in zip(named, sparse, strict=True):
-        if kind not in (LINEAR, "full_attention"):
+        if kind not in (LINEAR, "full_attention", "indexed_attention"):
             raise UnknownArchitecture(f"layer_types names {kind!r}, which {c.model_type} does not have")
         mixer: Any = LINEAR if kind == LINEAR else full
         slots.append(Slot(mixer, other.feed_forward))
@@ -195,12 +258,24 @@ FAMILIES: dict[str, Family] = {
     "bailing_hybrid": bailing_hybrid,
     "kimi_linear": replace(
         DEEPSEEK,
-        mixers={"mla": LatentAttention(), LINEAR: KimiDelta()},
+        mixers={"mla": KimiLatentAttention(), LINEAR: KimiDelta()},
         feed_forwards={
             "dense": Mlp(),
-            "moe": Experts("num_experts", top_k="num_experts_per_token", shared=times("num_shared_experts")),
+            "moe": KimiExperts(
+                "num_experts",
+                top_k="num_experts_per_token",
+                shared=times("num_shared_experts"),
+                latent="routed_expert_hidden_size",
+            ),
         },
         plan=grouped,
+        extra=attention_residuals,
+    ),
+    "glm5_next_text": replace(
+        DEEPSEEK,
+        mixers={"mla": PooledIndexer(indexer=True), LINEAR: KimiDelta()},
+        plan=grouped,
+        extra=streams,
     ),
     "olmo_hybrid": Decoder(
         mixers={LINEAR: OlmoDelta(), "full_attention": OlmoAttention(qk_norm="full")},

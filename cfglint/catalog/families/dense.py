@@ -512,6 +512,8 @@ FAMILIES: dict[str, Family] = {
     "qwen2_vl_text": QWEN2,
     "qwen2_5_vl_text": QWEN2,
     "qwen3_vl_text": QWEN3,
+    "molmo2_text": QWEN3,
+    "cohere_compass_text": COHERE2,
     "glm4v_text": replace(GLM, mixers=full(bias=True), norms=GLM4_NORMS),
     # Remote code: the modeling files beside the checkpoints.
     "mimo": replace(QWEN2, mixers=full(bias="attention_bias")),

@@ -160,6 +160,14 @@ FAMILIES: dict[str, Family] = {
         classifier="two",
         head_modules=("pre_classifier", "classifier"),
     ),
+    "nomic_bert": replace(
+        BERT,
+        mixers={"full_attention": Attention()},
+        feed_forwards={"dense": Mlp()},
+        norms=("post_attention_layernorm", "post_mlp_layernorm"),
+        positions="",
+        pooler=False,
+    ),
     "electra": replace(BERT, extra=projected, pooler=False, classifier="two"),
     "albert": SharedLayers(
         replace(

@@ -488,3 +488,4 @@ FAMILIES: dict[str, Family] = {
         tie_default=False,
     ),
 }
+FAMILIES["minimax_m1"] = FAMILIES["minimax"]

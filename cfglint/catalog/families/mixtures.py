@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, divide
-from cfglint.catalog.families.dense import COHERE2, full
+from cfglint.catalog.families.dense import COHERE2, LLAMA, full
 from cfglint.catalog.families.moe import (
     DEEPSEEK,
     DENSE_BASE,
+    GLM4_MOE,
     MIXTRAL,
+    QWEN3_MOE,
     Experts,
     all_experts,
     dense_first,
+    ernie_plan,
     times,
 )
 from cfglint.catalog.families.parts import (
@@ -27,6 +30,7 @@ from cfglint.catalog.families.parts import (
     Slot,
     Where,
     linear,
+    matrix,
     typed,
 )
 
@@ -125,7 +129,64 @@ def step(c: Config) -> Body:
     return STEP(Config(raw, c.model_type, nested=c.nested))
 
 
+@dataclass(frozen=True)
+class TwoKinds:
+    """ERNIE 4.5 VL: experts for text tokens, narrower ones for image tokens, shared ones for both."""
+
+    text: Experts = field(default_factory=lambda: Experts("moe_num_experts", top_k="moe_k"))
+
+    def one(self, c: Config, index: int) -> Config:
+        """The config of one kind: ``moe_num_experts`` and ``moe_intermediate_size`` state both."""
+        raw = dict(c.raw)
+        for key in ("moe_num_experts", "moe_intermediate_size"):
+            stated = c.get(key)
+            if isinstance(stated, (list, tuple)) and len(stated) == 2:
+                raw[key] = stated[index]
+        return Config(raw, c.model_type, nested=c.nested)
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from self.text.tensors(self.one(c, 0), where)
+        yield from self.text.tensors(self.one(c, 1), where)
+        for index in range(2):
+            yield from matrix("moe_statics", (1, self.one(c, index).size("moe_num_experts")), "router", where)
+        width = self.one(c, 0).size("moe_intermediate_size") * c.count("moe_num_shared_experts", 2)
+        if width:
+            yield from self.text.shared_tensors(width, c.size("hidden_size"), where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return self.text.facts(self.one(c, 0))
+
+    def describe(self, c: Config, body: Body) -> None:
+        body.moe = self.text.read(self.one(c, 0))
+
+
+def ernie_vl_plan(c: Config) -> tuple[Slot, ...]:
+    stated = c.raw.get("moe_layer_start_index")
+    if isinstance(stated, (list, tuple)) and stated:  # one for text, one for images
+        c = Config(
+            {**c.raw, "moe_layer_start_index": stated[0], "moe_layer_end_index": -1}, c.model_type, nested=c.nested
+        )
+    return ernie_plan(c)
+
+
+def llada(c: Config) -> Body:
+    """LLaDA: the mixture has Qwen3-MoE's tensors, the dense model Llama's in OLMo's spelling (modeling_llada.py beside the checkpoints)."""
+    if c.raw.get("num_experts"):
+        return QWEN3_MOE(c)
+    names = {
+        "d_model": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads", "n_kv_heads": "num_key_value_heads",
+        "mlp_hidden_size": "intermediate_size", "embedding_size": "vocab_size", "max_sequence_length": "max_position_embeddings",
+        "weight_tying": "tie_word_embeddings",
+    }  # fmt: skip
+    raw = {**c.raw, **{name: c.raw[own] for own, name in names.items() if c.raw.get(own) is not None}}
+    return LLAMA(Config(raw, c.model_type, nested=c.nested))
+
+
 FAMILIES: dict[str, Family] = {
+    "llada": llada,
+    "ernie4_5_vl_moe_text": replace(DENSE_BASE, feed_forwards={"dense": Mlp(), "moe": TwoKinds()}, plan=ernie_vl_plan),
+    "glm4v_moe_text": replace(GLM4_MOE, mixers=full(bias="attention_bias")),
+    "mistral4": DEEPSEEK,
     "exaone_moe": replace(
         DENSE_BASE,
         mixers=full(qk_norm="head"),

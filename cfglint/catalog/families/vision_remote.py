@@ -1,0 +1,89 @@
+"""Vision-language models whose classes stand beside their checkpoints (remote code): towers and what joins them to the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint.catalog.architecture import Tensor
+from cfglint.catalog.families.config import Config
+from cfglint.catalog.families.parts import Family, Where, linear, matrix, norm, vector
+from cfglint.catalog.families.vision import PROJECTOR, VisionLanguage, internvl, joined_norm, two_layers
+
+
+def phi3_v(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """Phi-3 Vision: four patches side by side, separators between sub-images."""
+    yield from two_layers(outer, 4 * vision.size("hidden_size"), text)
+    for module in ("glb_GN", "sub_GN"):
+        yield from vector(module, 4 * vision.size("hidden_size"), PROJECTOR)
+
+
+def llava_mistral(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    yield from two_layers(outer, vision.size("hidden_size"), text)
+
+
+def resampler(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """MiniCPM-V: learned queries attend to the patches."""
+    hidden = text.size("hidden_size")
+    yield from matrix("query", (outer.size("query_num", 64), hidden), PROJECTOR)
+    yield from linear("kv_proj", hidden, vision.size("hidden_size"), PROJECTOR)
+    yield from matrix("in_proj", (3 * hidden, hidden), PROJECTOR)
+    yield from vector("in_proj", 3 * hidden, PROJECTOR, bias=True)
+    yield from linear("out_proj", hidden, hidden, PROJECTOR, bias=True)
+    for module in ("ln_q", "ln_kv", "ln_post"):
+        yield from norm(module, hidden, bias=True, role=PROJECTOR)
+    yield from matrix("proj", (hidden, hidden), PROJECTOR)
+
+
+def locate_anything(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    joined = 4 * vision.size("hidden_size")
+    yield from joined_norm(joined)
+    yield from two_layers(outer, joined, text)
+
+
+def molmo(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """Molmo 1: attention over windows of patches seen in two layers of the tower, then a gated MLP; 128 tokens of its own."""
+    seen, hidden = vision.size("hidden_size"), text.size("hidden_size")
+    yield from matrix("new_embedding", (128, hidden), "embedding")
+    yield from matrix("pad_embed", (2, 2 * seen), PROJECTOR)
+    for module in ("wq", "wk", "wv"):
+        yield from linear(module, seen, 2 * seen, PROJECTOR, bias=True)
+    yield from linear("wo", seen, seen, PROJECTOR, bias=True)
+    width = text.size("intermediate_size")
+    yield from linear("w1", width, seen, PROJECTOR)
+    yield from linear("w3", width, seen, PROJECTOR)
+    yield from linear("w2", hidden, width, PROJECTOR)
+
+
+def cogvlm2(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """CogVLM 2: every layer has projections of its own for image tokens (visual experts)."""
+    hidden, width, heads = text.size("hidden_size"), text.size("intermediate_size"), text.size("num_attention_heads")
+    groups = text.size("num_key_value_heads", heads)
+    where = Where("decoder", tuple(range(text.size("num_hidden_layers"))))
+    fused = hidden + 2 * groups * (hidden // heads)
+    yield from linear("vision_expert_query_key_value", fused, hidden, "attention", where, bias=True)
+    yield from linear("vision_expert_dense", hidden, hidden, "attention", where)
+    for module, out, inner in (("gate_proj", width, hidden), ("up_proj", width, hidden), ("down_proj", hidden, width)):
+        yield from linear(module, out, inner, "mlp", where)
+    seen = vision.size("hidden_size")
+    yield from matrix("conv", (seen, seen, 2, 2), PROJECTOR)
+    yield from vector("conv", seen, PROJECTOR, bias=True)
+    yield from linear("linear_proj", hidden, seen, PROJECTOR)
+    yield from norm("norm1", hidden, bias=True, role=PROJECTOR)
+    yield from linear("gate_proj", width, hidden, PROJECTOR)
+    yield from linear("dense_h_to_4h", width, hidden, PROJECTOR)
+    yield from linear("dense_4h_to_h", hidden, width, PROJECTOR)
+    yield from matrix("boi", (1, hidden), PROJECTOR)
+    yield from matrix("eoi", (1, hidden), PROJECTOR)
+
+
+FAMILIES: dict[str, Family] = {
+    "phi3_v": VisionLanguage("phi3", "clip_vision_model", phi3_v),
+    "phi4-siglip": VisionLanguage("phi3", "siglip2_vision_model", llava_mistral),
+    "llava_mistral": VisionLanguage("mistral", "clip_vision_model", llava_mistral),
+    "minicpmv": VisionLanguage("minicpm", "siglip_navit", resampler),
+    "locateanything": VisionLanguage("qwen2", "moonvit", locate_anything),
+    "penguinvl_qwen3": VisionLanguage("qwen3", "penguin_vision", llava_mistral),
+    "interns1": VisionLanguage("qwen3", "internvl_vision", internvl),
+    "molmo": VisionLanguage("qwen2", "molmo_vision", molmo),
+    "cogvlm2": VisionLanguage("llama", "eva2_clip", cogvlm2),
+}
