@@ -174,13 +174,20 @@ FULL: dict[str, Any] = {
 
 
 def test_fsdp_1_gathers_the_outer_group_and_a_block_to_save() -> None:
-    memory = estimate(**FULL, fsdp_version=1).memory
+    stage = fullest_stage(resolve(training_job(**{**LORA, **FULL, "fsdp_version": 1})))
+    assert stage is not None
     outer = 2 * QWEN["vocab_size"] * QWEN["hidden_size"]
     total = estimate(**FULL, fsdp_version=1).parameters
     assert total is not None
     block = (total - outer) / QWEN["num_hidden_layers"]
-    extra = memory.phases["save"] - memory.phases["load"]
-    assert extra == pytest.approx((outer + block) * 4, rel=0.001)
+    assert stage.peak.phases["save"] - stage.states.resident == pytest.approx((outer + block) * 4, rel=0.001)
+
+
+def test_each_unit_is_whole_while_fsdp_1_cuts_it() -> None:
+    stage = fullest_stage(resolve(training_job(**{**LORA, **FULL, "fsdp_version": 1})))
+    assert stage is not None
+    outer = 2 * QWEN["vocab_size"] * QWEN["hidden_size"]
+    assert stage.peak.phases["load"] - stage.states.weights == pytest.approx(outer * 4, rel=0.001)
 
 
 def test_rank_0_holds_the_optimizer_of_a_full_state_dict() -> None:

@@ -89,9 +89,12 @@ def test_optimizer_states(optimizer: str, per_parameter: float) -> None:
 
 
 def test_8_bit_states_of_transformers_keep_embeddings_in_32_bits() -> None:
-    plain = estimate_training(complete(optimizer="adamw_8bit", framework="torchtune")).memory.phases["load"]
-    trainer = estimate_training(complete(optimizer="adamw_8bit")).memory.phases["load"]
-    assert trainer - plain == pytest.approx(32000 * 4096 * (8 - 2 * (1 + 4 / 256)), rel=0.005)
+    plain = fullest_stage(resolve(complete(optimizer="adamw_8bit", framework="torchtune")))
+    trainer = fullest_stage(resolve(complete(optimizer="adamw_8bit")))
+    assert plain is not None and trainer is not None
+    assert trainer.states.optimizer - plain.states.optimizer == pytest.approx(
+        32000 * 4096 * (8 - 2 * (1 + 4 / 256)), rel=0.005
+    )
 
 
 def test_logits_dominate_a_small_model_with_a_big_vocabulary() -> None:
@@ -409,7 +412,8 @@ def test_only_the_number_of_parameters_is_known() -> None:
     estimate = estimate_training(complete(config=unknown, gpu="T4"))
     assert estimate.memory.missing == ["model"]
     assert any("layers of odd models" in text for text in estimate.assumptions)
-    assert estimate.memory.phases["load"] == pytest.approx(7e9 * 6)
+    assert estimate.memory.phases["load"] == pytest.approx(7e9 * 2)
+    assert estimate.memory.phases["step"] >= 7e9 * 8
     assert estimate.memory.verdict in ("oom", "unknown")
 
 

@@ -88,9 +88,8 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
 
 
 def _states_only(states: States) -> Peak:
-    resident = states.weights + states.masters + states.optimizer
     parts = {"gradients": states.gradients, "workspace": states.workspace}
-    return Peak({"load": resident, "step": resident + sum(parts.values())}, "step", parts)
+    return Peak({"load": states.weights, "step": states.resident + sum(parts.values())}, "step", parts)
 
 
 def estimate_training(job: TrainingJob) -> Estimate:

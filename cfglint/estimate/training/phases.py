@@ -65,7 +65,8 @@ def walk(
             best[phase] = (total, parts)
 
     # forward: through each run of blocks, then the head
-    done, casts, passed = waiting, 0.0, 0
+    carried = activations.carried
+    done, casts, passed = waiting + carried, 0.0, 0
     for run in activations.runs:
         f = run.footprint
         own = run.kept or f.input  # offloaded activations are on the device while their block runs
@@ -105,7 +106,7 @@ def walk(
         consider(
             "forward",
             gradients=held,
-            activations=kept + head.input,
+            activations=kept + carried + head.input,
             logits=head.forward_saving,
             gathered=windows.outer + everything + windows.block * windows.head_blocks,
             casts=casts,
@@ -202,7 +203,7 @@ def walk(
             reduce=windows.reduce,
         )
     consider("step", gradients=states.gradients, workspace=states.workspace + windows.step)
-    consider("load")
+    best["load"] = (states.weights + windows.loading, {})
     phases = {phase: total for phase, (total, _) in best.items()}
     at = max(phases, key=lambda p: phases[p])
     return Peak(phases, at, best[at][1])

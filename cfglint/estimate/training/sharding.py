@@ -63,6 +63,8 @@ class Windows:
     """Buffers that live through the step (buckets)."""
     step: float = 0.0
     """What the engine adds while the optimizer steps."""
+    loading: float = 0.0
+    """The largest part that is whole on the device while the model is cut into shards."""
 
 
 def stored_bytes(plan: Plan) -> float:
@@ -123,6 +125,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer_reduce=outer_trained * reduced,
             unsharded_gradients=not plan.adapter,
             whole_gradients=whole,
+            # accelerate hands shards out parameter by parameter; others make the model in shards
+            loading=parameters.largest * stored if plan.profile.fsdp_upcasts_trainable else 0.0,
         )
     if plan.sharding == "fsdp1":
         return Windows(
@@ -138,6 +142,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             unsharded_gradients=not plan.adapter,
             whole_gradients=whole,
             keeps_inputs=plan.adapter and plan.checkpointing == "full",
+            # each unit is moved to the device whole and then cut (``_init_utils.py``), the outer one last
+            loading=max(outer, block) * stored,
         )
     return _zero(plan, parameters, states, gathered)
 
