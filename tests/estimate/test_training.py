@@ -413,7 +413,7 @@ def test_only_the_number_of_parameters_is_known() -> None:
     assert estimate.memory.missing == ["model"]
     assert any("layers of odd models" in text for text in estimate.assumptions)
     assert estimate.memory.phases["load"] == pytest.approx(7e9 * 2)
-    assert estimate.memory.phases["step"] >= 7e9 * 8
+    assert estimate.memory.phases["step"] == pytest.approx(7e9 * 10)  # weights, gradients, two states, foreach
     assert estimate.memory.verdict in ("oom", "unknown")
 
 
