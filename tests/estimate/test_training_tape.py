@@ -7,6 +7,7 @@ import pytest
 from cfglint.estimate.training.activations import numerics_of
 from cfglint.estimate.training.blocks import BlockWriter, Delta, Numerics, Scan, Shape, block_footprint
 from cfglint.estimate.training.families import STYLES, Style
+from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.plan import resolve
 from cfglint.estimate.training.tape import Tape, Value, Weight
 from cfglint.jobs.facts import FlagOrigin
@@ -250,6 +251,76 @@ def test_litgpt_joins_queries_keys_and_values(kv_heads: int, keys_and_values: in
     footprint = writer.tape.footprint(x, writer.attention(x))
     # queries and the output, eight heads each, and an fp32 figure a row
     assert footprint.saved == 1024 * (2 * head * (8 + 8 + keys_and_values) + 4 * 8)
+
+
+def test_litgpt_pads_adapted_parts_and_keeps_them() -> None:
+    """``index_copy`` of two adapted parts of three into zeros keeps the two; of all three nothing is padded."""
+    shape = Shape(1, 512, 128, 8, 8, 16, 16, 8, has_feed_forward=False)
+    found = {}
+    for slots in (("q", "v"), ("q", "k", "v")):
+        numerics = Numerics(
+            "bf16", "bf16", "bf16", None, False, False, "flash", False, joins_qkv=True, modeling=False,
+            lora_slots=frozenset(slots), lora_rank=8, lora_dtype="bf16",
+        )  # fmt: skip
+        writer = BlockWriter(shape, Style(), numerics)
+        x = writer.tape.external(512 * 128, "bf16", True)
+        found[slots] = writer.tape.footprint(x, writer.attention(x)).saved
+    # the outputs of two parts, less the third part's share of what the first factor makes
+    assert found["q", "v"] - found["q", "k", "v"] == 512 * 2 * (2 * 128 - 8)
+
+
+def test_old_quantized_linears_keep_their_input_until_the_graph_goes() -> None:
+    """bitsandbytes 0.42: ``ctx.tensors = (A, B)``; weights packed from fp16 are unpacked to fp16 and then converted."""
+    for keeps, copies, held in ((False, 1, 0), (True, 2, 2 * 10)):
+        tape = Tape(None, keeps, copies)
+        source = start(tape, 10)
+        x = tape.op((source,), 10, "bf16")
+        y = tape.linear(x, Weight(1000, "bf16", False, "packed"), 5)
+        footprint = tape.footprint(source, y)
+        assert footprint.held == footprint.saved == held
+        assert footprint.forward_saving == 20 + 10 + 2000 * copies
+
+
+@pytest.mark.parametrize(
+    ("framework", "versions", "quantization", "keeps"),
+    [
+        ("transformers", {}, "nf4", False),
+        ("transformers", {"bitsandbytes": "0.42.0"}, "nf4", True),
+        ("transformers", {"bitsandbytes": "0.43.3"}, "nf4-double", False),
+        ("transformers", {"bitsandbytes": "0.44.1"}, "int8", True),
+        ("transformers", {"bitsandbytes": "0.45.0"}, "int8", False),
+        # pinned by the framework until 0.5.5
+        ("litgpt", {}, "nf4", None),
+        ("litgpt", {"litgpt": "0.5.4"}, "nf4", True),
+        ("litgpt", {"litgpt": "0.5.7"}, "nf4", False),
+        ("litgpt", {}, None, False),
+    ],
+)
+def test_which_releases_keep_quantized_inputs(
+    framework: str, versions: dict[str, str], quantization: str | None, keeps: bool | None
+) -> None:
+    job = _framework(framework)
+    job.versions.update(versions)
+    for name, value in {"quantization": quantization, "framework_version": versions.get(framework)}.items():
+        if value is not None:
+            job.state(name, value, FlagOrigin(f"--{name}"))
+    assert resolve(job).keeps_packed_inputs is keeps
+
+
+def test_chunked_loss_gives_log_probabilities_back_piece_by_piece() -> None:
+    """10,000 logits in eight pieces: 16-bit logits beside fp32 log-probabilities and the last piece on its way there, then
+    fp32 log-probabilities and both gradients of a piece; litgpt holds the logits in fp32, and the step's before till then.
+    """
+    shape = Shape(1, 100, 8, 1, 1, 1, 1, 1)
+    numerics = Numerics("bf16", "bf16", "bf16", None, False, False, "flash", False)
+
+    def found(held: bool) -> tuple[float, float]:
+        head = Head(100, "chunked", "bf16", False, 100, 8, hold_logits=held, holds_wide_logits=held)
+        footprint = head_footprint(shape, Style(), numerics, head)
+        return footprint.forward_saving // 1e4, footprint.backward // 1e4
+
+    assert found(False) == (2 + 4, 4 + 1)
+    assert found(True) == (4 + 2 + 4, 4 + 4 + 1)
 
 
 def test_litgpt_writes_capped_attention_out() -> None:

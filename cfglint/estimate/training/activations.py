@@ -61,6 +61,8 @@ class Activations:
     style_known: bool
     tower: Tower | None = None
     """The vision tower in front of the blocks."""
+    carried: float = 0.0
+    """What a loop's ``loss`` still keeps of the graph before while forward makes the next one."""
 
     @property
     def kept(self) -> float:
@@ -121,6 +123,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         train_base=not plan.adapter,
         packed=packed,
         packed_keeps=packed and plan.keeps_packed_inputs is not False,
+        packed_copies=2 if packed and profile.quantizes_fp16 and weight != "fp16" else 1,
         attention=attention,
         expand_kv=mask,
         joins_qkv=profile.joins_qkv,
@@ -266,7 +269,10 @@ def activations_of(
     hidden = batch * sequence * architecture.hidden_size * DTYPE_BYTES[numerics.residual_dtype]
     shared = _shared(architecture, plan, style, numerics, batch, sequence)
     tower = tower_of(architecture, plan, numerics) if layers[0] == 0 else None
-    return Activations(tuple(runs), head, hidden, *shared, style, known, tower)
+    carried = 0.0
+    if plan.profile.hold_logits:
+        carried = sum(run.footprint.held * run.count for run in runs if not run.checkpointed)
+    return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried)
 
 
 def _scoring(plan: Plan) -> Scoring | None:

@@ -39,6 +39,10 @@ class Numerics:
     """``flash`` (no score matrix, no expansion), ``sdpa``, ``eager``."""
     expand_kv: bool
     """Keys and values are repeated to all query heads before attention."""
+    packed_keeps: bool = False
+    """Quantized linears keep their input (bitsandbytes before it left that out)."""
+    packed_copies: int = 1
+    """Weights quantized from fp16 are unpacked as fp16, and converted to the compute dtype."""
     joins_qkv: bool = False
     """One projection makes queries, keys and values, which are repeated to all heads before they are rotated (litgpt)."""
     composed: bool = False
@@ -159,7 +163,7 @@ class BlockWriter:
         self.shape = shape
         self.style = style
         self.numerics = numerics
-        self.tape = Tape(numerics.autocast)
+        self.tape = Tape(numerics.autocast, numerics.packed_keeps, numerics.packed_copies)
         self._dropped: dict[int, Value] = {}
         """Inputs after the dropout of kernels' adapters, by the storage of what they were made of."""
         self.n = shape.tokens
@@ -568,7 +572,8 @@ class BlockWriter:
                 low, Weight(numerics.lora_rank * sum(adapted), numerics.lora_dtype, True), n * sum(adapted)
             )
             if len(adapted) < len(widths):
-                made = tape.op((made,), joined.elements, made.dtype)
+                # written into zeros by index_copy, which autograd lets keep what is written (``zero_pad``)
+                made = tape.op((made,), joined.elements, made.dtype, save=(made,))
             joined = tape.to(tape.add(joined, tape.scale(made)), joined.dtype)
         q, k, v = tape.split(joined, *(n * width for width in widths.values()))
         times = shape.heads / shape.kv_heads
@@ -728,7 +733,7 @@ class BlockWriter:
         if not style.gated:
             up = self.project(x, "up", shape.hidden, width)
             return self.project(self.activate(up), "down", width, shape.hidden)
-        if style.fused_gate_up:
+        if style.fused_gate_up and not self.numerics.joins_qkv:
             both = self.project(x, "gate_up", shape.hidden, 2 * width)
             gate, up = tape.split(both, n * width, n * width)
             product = tape.mul(up, self.activate(gate))

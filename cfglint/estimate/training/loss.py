@@ -152,22 +152,27 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     elements = head.tokens * head.vocabulary
     piece = elements / head.chunks
     weight = _weight(writer, head)
+    before = tape.op((), elements, "fp32") if head.holds_wide_logits else None
     logits = tape.linear(hidden, weight, elements)
-    if head.holds_wide_logits:
-        logits = tape.to(logits, "fp32")
+    if before is not None:
+        # the loop's name is bound to the new logits when the model has returned them
+        logits = tape.op((logits,), elements, "fp32", backward_temp=-elements * DTYPE_BYTES[logits.dtype])
+        tape.keep(before)
     size = DTYPE_BYTES[logits.dtype]
     if head.hold_logits:
         tape.hold(logits)
     if head.saves_log_probabilities:
+        kept = "fp32" if head.upcast else logits.dtype
+        # backward goes piece by piece: what is saved of one goes as its gradients come
         saved = tape.op(
             (logits,),
             elements,
-            "fp32" if head.upcast else logits.dtype,
+            kept,
             save_output=True,
             forward_temp=piece * 4 if head.upcast and size < 4 else 0.0,
-            backward_temp=piece * 4 - elements * size,
+            backward_temp=piece * 8 - elements * (size + DTYPE_BYTES[kept]),
         )
-        return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[saved.dtype])
+        return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[kept])
     return tape.op((logits,), 1, "fp32", save=(logits,), backward_temp=piece * size - elements * size)
 
 

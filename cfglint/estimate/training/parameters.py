@@ -121,7 +121,10 @@ def count_parameters(
             found.rows_columns += tensor.elements * tensor.count * times
         if plan.adapter and tensor.module not in taken and _targeted(tensor, plan, targets):
             rows, columns = tensor.shape
-            found.adapter += on_rank(tensor, plan, plan.lora_rank * (rows + columns) * tensor.count * times)
+            sides = rows + columns
+            if plan.profile.joins_qkv and "qkv" in _slot(tensor):
+                sides = _joined_sides(architecture, plan, columns)
+            found.adapter += on_rank(tensor, plan, plan.lora_rank * sides * tensor.count * times)
             if plan.dora:
                 found.adapter += on_rank(tensor, plan, rows * tensor.count * times)
             found.largest_adapter = max(found.largest_adapter, plan.lora_rank * max(rows, columns))
@@ -212,6 +215,17 @@ def _targets(architecture: Architecture, plan: Plan) -> tuple[frozenset[str], fr
     return direct, slots_of(tuple(names - direct))
 
 
+def _joined_sides(architecture: Architecture, plan: Plan, columns: int) -> int:
+    """Inputs and outputs of the factors of a joined projection whose parts carry adapters of their own (litgpt)."""
+    width = architecture.head_dim
+    parts = {
+        "q": architecture.num_attention_heads * width,
+        "k": architecture.num_key_value_heads * width,
+        "v": architecture.num_key_value_heads * width,
+    }
+    return sum(columns + rows for slot, rows in parts.items() if slot in plan.lora_slots)
+
+
 def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozenset[str]]) -> bool:
     linear = tensor.linear or (tensor.role == "expert" and separate_experts(plan))
     if not linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
@@ -219,6 +233,8 @@ def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozens
     if plan.lora_all_linear:
         return tensor.role != "router" or bool(tensor.stack)
     direct, aliases = targets
+    if plan.profile.joins_qkv and "qkv" in _slot(tensor):
+        return bool(aliases & {"q", "k", "v"})
     return tensor.module in direct or bool(_slot(tensor) & aliases)
 
 
@@ -226,6 +242,8 @@ def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
     """The projections of a block that carry an adapter."""
     if not plan.adapter:
         return frozenset()
+    if plan.profile.joins_qkv:
+        return plan.lora_slots  # one layout for all models
     if (plan.lora_all_linear and not _taken_names(architecture, plan)) or not architecture.tensors:
         return plan.lora_slots
     targets, taken = _targets(architecture, plan), _taken_names(architecture, plan)

@@ -32,6 +32,8 @@ class Profile:
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
     old_bitsandbytes: str = ""
     """Releases that pin a bitsandbytes whose 4-bit product keeps its input for backward."""
+    quantizes_fp16: bool = False
+    """Weights are converted to fp16 before bitsandbytes packs them, and so unpacked as fp16."""
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     joins_qkv: bool = False
@@ -169,6 +171,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "ms-swift": replace(
         _TRAINER,
         name="ms-swift",
+        micro_batch_size=1,
         # rlhf_trainers/rlhf_mixin.py, grpo_trainer.py: TRL's selective_log_softmax on whole logits
         log_probabilities="1.13",
         evaluation_batch_size=1,
@@ -180,6 +183,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "unsloth": replace(
         _TRAINER,
         name="unsloth",
+        evaluates_with_logits="",  # its loss stays fused outside training
         gradient_checkpointing="full",
         loss_kernel="fused_linear",
         norm_kernel="fused",
@@ -222,7 +226,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     # litgpt/model.py: RMSNorm in fp32 to its end, one projection of queries, keys and values; finetune/lora.py: the list of logit chunks
     # outlives the loss, in fp32, to which lightning's precision plugins convert what a module returns (lightning_fabric
-    # ``plugins/precision/{half,bitsandbytes}.py``). bitsandbytes 0.41 and 0.42 until 0.5.5 (Dec 2024)
+    # ``plugins/precision/{half,bitsandbytes}.py``, where weights become fp16 before they are packed). bitsandbytes 0.41 and
+    # 0.42 until 0.5.5 (Dec 2024)
     "litgpt": Profile(
         "litgpt",
         weight_dtype=None,
@@ -231,6 +236,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         modeling=False,
         norm_kernel="float",
         old_bitsandbytes="<0.5.5",
+        quantizes_fp16=True,
         holds_wide_logits=True,
         joins_qkv=True,
         composes_capped=True,

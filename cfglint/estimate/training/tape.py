@@ -108,11 +108,13 @@ class Footprint:
 
 
 class Tape:
-    """Records one block. ``autocast`` is the autocast dtype, or None; ``packed_keeps``: quantized linears keep their input."""
+    """Records one block. ``autocast`` is the autocast dtype, or None; ``packed_keeps``: quantized linears keep their input;
+    ``packed_copies``: copies of the weight that unpacking makes."""
 
-    def __init__(self, autocast: str | None = None, packed_keeps: bool = False) -> None:
+    def __init__(self, autocast: str | None = None, packed_keeps: bool = False, packed_copies: int = 1) -> None:
         self.autocast = autocast
         self.packed_keeps = packed_keeps
+        self.packed_copies = packed_copies
         self._bytes: list[float] = []
         self._external: set[int] = set()
         self._cast: set[int] = set()
@@ -267,12 +269,16 @@ class Tape:
         return self.op((x, cast), out, dtype, save=save)
 
     def _packed_linear(self, x: Value, weight: Weight, out: float) -> Value:
-        """bitsandbytes ``Linear4bit``: unpacks the weight for the product, in forward and again in backward."""
+        """bitsandbytes ``Linear4bit``: unpacks the weight for the product, in forward and again in backward.
+
+        Older releases keep the input as a plain attribute of the node (``ctx.tensors``), so until the graph itself goes.
+        """
         result_dtype = x.dtype
         work = self.to(x, weight.dtype)
-        unpacked = weight.elements * DTYPE_BYTES[weight.dtype]
-        kept = (work,) if self.packed_keeps else ()
-        y = self.op((work,), out, weight.dtype, save=kept, forward_temp=unpacked, backward_temp=unpacked)
+        unpacked = weight.elements * DTYPE_BYTES[weight.dtype] * self.packed_copies
+        if self.packed_keeps and work.grad:
+            self.hold(work)
+        y = self.op((work,), out, weight.dtype, forward_temp=unpacked, backward_temp=unpacked)
         return self.to(y, result_dtype)
 
     # -- results -----------------------------------------------------------------------------------------------------
