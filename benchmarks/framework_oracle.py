@@ -202,7 +202,7 @@ def litgpt(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
     micro_steps = 2 if case.get("accumulate") else 1
 
     def steps(record: Record) -> None:
-        for step in range(2):
+        for _ in range(2):
             record.start()
             for _ in range(micro_steps):
                 inputs, targets = tokens(case)
