@@ -175,7 +175,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
         # rlhf_trainers/rlhf_mixin.py, grpo_trainer.py: TRL's selective_log_softmax on whole logits
         log_probabilities="1.13",
         evaluation_batch_size=1,
-        micro_batch_size=1,
         gradient_checkpointing="full",
         compute_dtype="bf16",
         freezes_vision=True,
