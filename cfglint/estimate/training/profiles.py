@@ -97,6 +97,10 @@ class Profile:
     quantized_autocast: bool = False
     """Quantized bases are trained under autocast unless the settings say otherwise (``bf16`` on in trl's configs)."""
     distributed_optimizer: bool = False
+    wraps_ends: bool = False
+    """Untied embedding and head are units of their own under FSDP2."""
+    reduces_in_compute: bool = False
+    """FSDP2 reduces gradients in the dtype that it gathers parameters in, whatever they are stored in."""
     sequence_parallel: bool = False
     """Tensor-parallel ranks divide the residual stream along the sequence unless the settings say otherwise."""
     norms_follow_autocast: bool = True
@@ -213,6 +217,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         "torchtitan",
         sequence_parallel=True,
         parallel_loss=True,
+        wraps_ends=True,
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch_fused",
@@ -342,6 +347,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         loss_kernel="fused_linear",
         modeling=False,
         norms_follow_autocast=False,
+        wraps_ends=True,
     ),
     # OLMo ``olmo/{config,train,model,optim}.py`` (Sep 2025): fp32 parameters under FSDP 1 and autocast; its AdamW is torch.optim's
     "olmo": Profile(
@@ -387,7 +393,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "lightning": replace(_OWN_SHARDING, name="lightning"),
     # llama-cookbook ``utils/train_utils.py`` and xtuner ``engine``: loops of their own, which reduce in every micro-step
     "llama-cookbook": replace(_TRANSFORMERS, name="llama-cookbook", **_LOOP),
-    "xtuner": replace(_TRANSFORMERS, name="xtuner"),
+    # xtuner ``v1/config/fsdp.py`` and ``v1/model/dense/dense.py`` (Aug 2026)
+    "xtuner": replace(_TRANSFORMERS, name="xtuner", wraps_ends=True, reduces_in_compute=True),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),
 }
 
