@@ -10,7 +10,7 @@ from cfglint.lint.context import Context
 from cfglint.lint.finding import Finding
 from cfglint.lint.rule import Rule, example
 
-from .wording import accelerator_words
+from .wording import accelerator_words, in_own_keys
 
 
 class CacheTooSmall(Rule):
@@ -90,5 +90,5 @@ class CacheTooSmall(Rule):
     def _help(self, job: ServingJob, gpu: str) -> str:
         from cfglint.estimate.serving.levers import helps_for_length
 
-        words = helps_for_length(job)
+        words = [f"{in_own_keys(job, found.facts)} {found.what}" for found in helps_for_length(job)]
         return "; or ".join(words) or f"a smaller model, or a larger accelerator than {gpu}"

@@ -11,7 +11,7 @@ from cfglint.lint.finding import Finding, Where, place
 from cfglint.lint.rule import Rule, example
 
 from ..serving.server import statement
-from .wording import accelerator_words
+from .wording import accelerator_words, in_own_keys
 
 LABELLED_SHARE = 0.05
 """A part below this share of the whole is not worth a label."""
@@ -150,5 +150,5 @@ class ServingOutOfMemory(Rule):
 
         lever = smallest_tensor_parallel(job)
         if lever is not None:
-            return f"tensor_parallel_size: {lever[1]} is the smallest that fits on {gpu}"
+            return f"{in_own_keys(job, {lever[0]: lever[1]})} is the smallest that fits on {gpu}"
         return "a quantized checkpoint, or a larger accelerator"

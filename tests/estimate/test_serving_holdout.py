@@ -244,7 +244,8 @@ def test_windows_shows_all_of_a_geforce_card() -> None:
 
 def length_help(**facts: Any) -> list[str]:
     given = {"framework": "vllm", "framework_version": "0.19.0", "gpus_per_node": 1}
-    return helps_for_length(job_of(**{**given, **facts}))
+    found = helps_for_length(job_of(**{**given, **facts}))
+    return [" ".join([*(f"{name}: {value}" for name, value in help.facts.items()), help.what]) for help in found]
 
 
 def test_a_length_nobody_stated_is_shortened_first() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cfglint.estimate.result import Estimate
@@ -10,6 +12,15 @@ from cfglint.formulas import GIB
 from cfglint.jobs.job import ServingJob, with_facts
 
 Lever = tuple[str, Any, float, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Settings that would help, and ``what`` they do; whoever shows it says the settings in the user's own keys."""
+
+    facts: Mapping[str, Any]
+    what: str
+
 
 WORTH_NAMING = 0.05 * GIB
 """Less than this is not worth a help line."""
@@ -30,6 +41,7 @@ FP8_CACHE_CAPABILITY = (8, 9)
 """Compute capability from which the engines' kernels read an E4M3 cache (vLLM fails on 8.6: vllm#26431)."""
 STARTS = ("fits", "tight")
 MOST_HELPS = 3
+HOLDS = "holds it"
 
 
 def serving_levers(job: ServingJob) -> list[Lever]:
@@ -154,7 +166,7 @@ def _round_length(length: int) -> int:
     return length - length % step
 
 
-def helps_for_length(job: ServingJob) -> list[str]:
+def helps_for_length(job: ServingJob) -> list[Help]:
     """What a person would try where one request of the length does not fit the cache, in that order.
 
     A length that nobody stated is shortened first. One that was stated is kept if a larger share of the device, an
@@ -163,7 +175,7 @@ def helps_for_length(job: ServingJob) -> list[str]:
     base = estimate_serving(job)
     shorter = largest_length(job, base)
     stated = job.value("max_model_len") is not None
-    words = [shorter[3]] if shorter is not None and not stated else []
+    helps = [_help(shorter)] if shorter is not None and not stated else []
     levers = {lever[0]: lever for lever in _memory_levers(job, base)}
     facts: dict[str, Any] = {}
     for name in ("gpu_memory_utilization", "kv_cache_dtype", "quant_policy"):
@@ -173,17 +185,22 @@ def helps_for_length(job: ServingJob) -> list[str]:
         alone = estimate_serving(with_facts(job, **{name: lever[1]}))
         facts[name] = lever[1]
         if alone.memory.verdict in STARTS:
-            words.append(f"{name}: {lever[1]} holds it")
-    if len(facts) > 1 and not any(word.endswith("holds it") for word in words):
+            helps.append(Help({name: lever[1]}, HOLDS))
+    if len(facts) > 1 and not any(found.what == HOLDS for found in helps):
         together = estimate_serving(with_facts(job, **facts))
         if together.memory.verdict in STARTS:
-            words.append(" and ".join(f"{name}: {value}" for name, value in facts.items()) + " together hold it")
+            helps.append(Help(facts, "together hold it"))
     ranks = smallest_tensor_parallel(job)
     if ranks is not None:
-        words.append(ranks[3].replace("fits", "holds it"))
+        helps.append(Help({ranks[0]: ranks[1]}, "is the smallest that holds it"))
     if shorter is not None and stated:
-        words.append(shorter[3])
-    return words[:MOST_HELPS]
+        helps.append(_help(shorter))
+    return helps[:MOST_HELPS]
+
+
+def _help(lever: Lever) -> Help:
+    name, value, _, words = lever
+    return Help({name: value}, words.removeprefix(f"{name}: {value} "))
 
 
 def smallest_tensor_parallel(job: ServingJob) -> Lever | None:
