@@ -116,7 +116,10 @@ def test_nanotron_keeps_whole_fp32_gradients_and_shards_states() -> None:
 
 
 def test_torchtitan_compiles_its_loss() -> None:
-    """8 B over 8 ranks with op-level selective checkpointing: torchao's tutorial of June 2025 measured 30.89 GiB."""
+    """8 B over 8 ranks with op-level selective checkpointing: 33.71 GiB on B200, 39.09 on MI300X (torchao, Aug 2025).
+
+    Before the first release the loss was not compiled: 47.65 GiB (torchao, Apr 2025).
+    """
     facts: dict[str, Any] = {
         "method": "pretrain",
         "weight_dtype": "fp32",
@@ -131,10 +134,11 @@ def test_torchtitan_compiles_its_loss() -> None:
     }
     released = estimate("torchtitan", framework_version="0.1.0", **facts).memory
     assert released.reserved is not None
-    assert released.reserved.expected / GIB == pytest.approx(30.89, rel=0.08)
+    assert 33.71 < released.reserved.expected / GIB < 39.09
     unknown = estimate("torchtitan", **facts).memory
     assert unknown.reserved is not None
-    assert unknown.reserved.expected > released.reserved.expected > unknown.reserved.low
+    assert unknown.reserved.expected / GIB == pytest.approx(47.65, rel=0.05)
+    assert released.reserved.expected > unknown.reserved.low
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from cfglint.estimate.result import MemoryEstimate
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.activations import activations_of
+from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.plan import resolve
-from tests.estimate.test_training import complete
+from tests.estimate.test_training import MISTRAL_7B, complete
 
 MEGATRON: dict[str, Any] = {
     "framework": "megatron", "master_weights": True, "zero_stage": 1, "gpus": 8, "micro_batch_size": 4,
@@ -101,3 +102,31 @@ def test_a_pipeline_stage_under_fsdp2_stays_gathered_and_keeps_whole_gradients()
     assert found["gradients"] == pytest.approx(4 * stage, rel=0.001)
     assert found["gathered parameters"] == pytest.approx(2 * stage, rel=0.001)
     assert found["weights"] == pytest.approx(4 * stage / 4, rel=0.001)
+
+
+def test_streams_of_fsdp2_do_not_share_what_they_reserve() -> None:
+    """Reserved: the compute stream's peak, all gradient shards, and the flat buffers of the head and of one block."""
+    facts = {**MEGATRON, "framework": "torchtitan", "zero_stage": None, "fsdp": "full_shard", "fsdp_version": 2}
+    facts |= {"weight_dtype": "fp32", "compute_dtype": "bf16", "gradient_checkpointing": "full", "micro_batch_size": 1}
+    stage = fullest_stage(resolve(complete(**facts, config={**MISTRAL_7B, "vocab_size": 128256})))
+    assert stage is not None
+    head, block = 128256 * 4096, 218.11e6
+    parameters, logits = 32 * block + 2 * head, 4096 * 128256
+    # weights and Adam; 32 block inputs, the head's and its norm's; the head's backward with 12 bytes a logit, beside the
+    # gathered head and last block
+    compute = 12 * parameters / 8 + 2 * 4096 * 4096 * 34 + 12 * logits + 2 * (head + block)
+    assert stage.pools == pytest.approx(compute + 4 * parameters / 8 + 2 * (head + block), rel=0.01)
+    assert stage.peak.total < stage.pools
+
+
+def test_an_embedding_that_is_a_unit_of_its_own_is_gathered_alone() -> None:
+    """torchtitan ``distributed/fsdp.py``; elsewhere one unit around the blocks holds both tables until backward ends."""
+    facts = {**MEGATRON, "framework": "torchtitan", "zero_stage": None, "fsdp": "full_shard", "fsdp_version": 2}
+    facts |= {"weight_dtype": "fp32", "compute_dtype": "bf16", "micro_batch_size": 1, "sequence_length": 64}
+    plan = resolve(complete(**facts))
+    around = replace(plan, profile=replace(plan.profile, wraps_ends=False))
+    apart, whole = fullest_stage(plan), fullest_stage(around)
+    assert apart is not None and whole is not None
+    table = 32000 * 4096 * 2
+    # neither table is there while blocks run forward
+    assert whole.peak.phases["forward"] - apart.peak.phases["forward"] == pytest.approx(2 * table, rel=0.001)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
@@ -19,7 +20,7 @@ from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
 from cfglint.estimate.training.reference import reference_moments
 from cfglint.estimate.training.rollout import described, rollout_of, shared_use
 from cfglint.estimate.training.saving import Saving, saving_of
-from cfglint.estimate.training.sharding import windows_of
+from cfglint.estimate.training.sharding import on_compute_stream, windows_of
 from cfglint.estimate.training.states import States, state_bytes, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 from cfglint.estimate.verdict import decide
@@ -35,6 +36,8 @@ class Stage:
     parameters: Parameters
     activations: Activations | None
     saving: Saving
+    pools: float = 0.0
+    """Sum of the peaks of the streams that allocate, where there are several (FSDP2)."""
 
 
 def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
@@ -62,10 +65,9 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
             windows = windows_of(plan, parameters, states, stop - start)
             dtype = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else trainable_dtype(plan)
             embedding = 0.0 if plan.adapter or not first else parameters.embedding * DTYPE_BYTES[dtype]
-            peak = walk(
-                states,
-                activations,
-                windows,
+            step = partial(
+                walk,
+                activations=activations,
                 accumulating=bool(plan.accumulation > 1 or plan.profile.main_grads_fp32 or windows.whole_gradients)
                 and not plan.in_backward,
                 embedding_gradient=embedding,
@@ -74,6 +76,11 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
                 in_flight=min(stages - stage, max(1, plan.accumulation)),
                 passes=reference_moments(plan, architecture, (start, stop), last, windows, cuda),
             )
+            peak = step(states, windows=windows)
+            pools = 0.0
+            if plan.sharding == "fsdp2":
+                own = step(replace(states, gradients=0.0), windows=on_compute_stream(windows))
+                pools = own.total + states.gradients + windows.gather_pool
             pauses = {}
             if plan.evaluates:
                 span = (start, stop)
@@ -81,7 +88,7 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
             if saving.device:
                 resident = states.resident + windows.constant
                 pauses["save"] = (resident + saving.device, {"gathered": saving.device})
-            found = Stage(peak.with_phases(pauses), states, parameters, activations, saving)
+            found = Stage(peak.with_phases(pauses), states, parameters, activations, saving, pools)
         if best is None or found.peak.total > best.peak.total:
             best = found
     return best
@@ -184,7 +191,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
             live = Interval(allocated.low, allocated.expected * more, allocated.high)
         memory.allocated = allocated
         certainty = min(1.0, least / peak.total)
-        memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty)
+        memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty, stage.pools)
         used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
         if rollout is not None:
             between = Interval(min(floor, states.resident), states.resident, states.resident)
@@ -236,8 +243,6 @@ def _trainable(plan: Plan, stage: Stage) -> int | None:
 
 def _whole(plan: Plan) -> Plan:
     """The same plan on one rank, for counts of the whole model."""
-    from dataclasses import replace
-
     return replace(plan, tensor_parallel=1, expert_parallel=1, expert_tensor_parallel=1, pipeline_parallel=1)
 
 

@@ -82,7 +82,7 @@ def forward_moments(activations: Activations, windows: Windows, keeps_cache: boo
             {
                 "activations": head.input,
                 "logits": head.forward_plain,
-                "gathered": windows.outer + everything + windows.block * windows.head_blocks,
+                "gathered": windows.outer + windows.head + everything + windows.block * windows.head_blocks,
                 "masks": masks,
                 "casts": casts,
                 "cache": cached,

@@ -108,7 +108,7 @@ def walk(
             gradients=held,
             activations=kept + carried + head.input,
             logits=head.forward_saving,
-            gathered=windows.outer + everything + windows.block * windows.head_blocks,
+            gathered=windows.outer + windows.head + everything + windows.block * windows.head_blocks,
             casts=casts,
         )
         for moment in passes:
@@ -135,7 +135,7 @@ def walk(
             gradients=held,
             activations=kept + (head.input if head.saves_input else 0.0),
             logits=head.backward if sharded or not accumulating else head.backward_accumulating,
-            gathered=windows.outer + (everything or windows.block * windows.head_blocks),
+            gathered=windows.outer + windows.head + (everything or windows.block * windows.head_blocks),
         )
         grown += 0.0 if sharded else head.gradients
     left, remaining = kept, layers
@@ -160,8 +160,8 @@ def walk(
                 activations=inner,
                 logits=head.held if head is not None else 0.0,
                 gathered=gathered,
-                # the last block has none behind it whose gradients could be on their way
-                reduce=outer_gradient + (windows.reduce if remaining - position < layers else 0.0),
+                # behind the last block there is only a head, whose gradients are on their way where it is a unit
+                reduce=outer_gradient + (windows.reduce if remaining - position < layers else windows.head_reduce),
             )
         left -= run.kept * run.count
         remaining -= run.count
@@ -174,7 +174,7 @@ def walk(
                 gradients=held or grown,
                 activations=waiting,
                 embedding_gradient=embedding_gradient * pair + (0.0 if tied else outer_gradient),
-                gathered=windows.outer,
+                gathered=windows.outer + windows.embedding,
                 reduce=windows.reduce,
             )
             consider(

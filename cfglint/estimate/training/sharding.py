@@ -6,6 +6,9 @@ its own (``FSDPParamGroup.wait_for_unshard``); backward gathers the root group a
 holds the reduce-scatter input of the block before. In a pipeline stage (``torch/distributed/pipelining/stage.py``) nothing is
 resharded or reduced before the last micro-batch: all of its parameters stay gathered, its gradients whole in fp32.
 
+Flat all-gather buffers and gradient shards are made on streams of their own (``_fsdp_collectives.py``), and the caching
+allocator gives a stream no block that another one freed: what is reserved is the sum of the streams' peaks.
+
 FSDP1 (``torch/distributed/fsdp/_runtime_utils.py``): one flat parameter per block; frozen blocks register hooks on
 their inputs to know when to reshard, and these hold the recomputed blocks' inputs, with the gradients that reentrant
 checkpointing leaves on them, until backward ends.
@@ -13,7 +16,7 @@ checkpointing leaves on them, until backward ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -53,6 +56,14 @@ class Windows:
     outer_gradient: float = 0.0
     """Unsharded gradients of the outer group, held until backward ends."""
     outer_reduce: float = 0.0
+    embedding: float = 0.0
+    """Gathered input embedding, where it is a unit of its own."""
+    head: float = 0.0
+    """Gathered head and last norm, where they are a unit of their own: from their forward to their backward."""
+    head_reduce: float = 0.0
+    """Reduction buffer of that unit."""
+    gather_pool: float = 0.0
+    """Peak of the stream that flat all-gather buffers are made on."""
     unsharded_gradients: bool = False
     """Gradients of a block exist whole before they are reduced."""
     whole_gradients: float = 0.0
@@ -86,7 +97,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
         return Windows()
     stored = stored_bytes(plan)
     gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
-    reduced = 4.0 if plan.compute_dtype and stored == 4 else gathered
+    reduced = 4.0 if plan.compute_dtype and stored == 4 and not plan.profile.reduces_in_compute else gathered
     outer = outer_elements(parameters)
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
@@ -111,7 +122,18 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             whole_gradients=states.trainable * reduced,
         )
     if plan.sharding == "fsdp2":
+        architecture = plan.architecture
+        tied = architecture is not None and architecture.tie_word_embeddings
+        ends = plan.profile.wraps_ends and not tied and not plan.adapter
+        head = outer - parameters.embedding
+        if ends:
+            outer = outer_trained = 0.0
         return Windows(
+            embedding=parameters.embedding * gathered if ends else 0.0,
+            head=head * gathered if ends else 0.0,
+            head_reduce=head * reduced if ends else 0.0,
+            gather_pool=(max(outer, parameters.embedding, head) if ends else outer) * gathered
+            + block * gathered * beside,
             outer=outer * gathered,
             outer_buffer=outer * gathered,
             block=block * gathered,
@@ -121,8 +143,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             backward_blocks=1 + beside if plan.reshard else 0,
             reshard=plan.reshard,
             reduce=trained * reduced,
-            outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
-            outer_reduce=outer_trained * reduced,
+            outer_gradient=0.0 if plan.adapter or ends else (parameters.head or parameters.embedding) * gathered,
+            outer_reduce=(parameters.embedding if ends else outer_trained) * reduced,
             unsharded_gradients=not plan.adapter,
             whole_gradients=whole,
             # accelerate hands shards out parameter by parameter; others make the model in shards
@@ -146,6 +168,17 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             loading=max(outer, block) * stored,
         )
     return _zero(plan, parameters, states, gathered)
+
+
+def on_compute_stream(windows: Windows) -> Windows:
+    """FSDP2's windows without what is made on other streams: parameters as they were copied out of their buffers."""
+    return replace(
+        windows,
+        outer_buffer=0.0,
+        copied_blocks=0.0,
+        forward_blocks=min(1.0, windows.forward_blocks),
+        backward_blocks=min(1.0, windows.backward_blocks),
+    )
 
 
 def _routed_layers(plan: Plan) -> tuple[float, bool]:
