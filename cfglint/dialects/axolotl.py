@@ -46,9 +46,6 @@ _OPTIMIZERS = {
     "ao_adamw_4bit": "adamw_torch_4bit", "ao_adamw_8bit": "adamw_torch_8bit", "optimi_adamw": "optimi_adamw",
 }  # fmt: skip
 
-_SPARSE_NORMS = ("flash2", "flash3", "flex", "xformers")
-"""Attention kernels that make Axolotl cast norms and embeddings back to 16 bit after preparing a quantized model."""
-
 
 def _state_precision(facts: FactReader) -> None:
     bf16, fp16 = facts.value("bf16"), facts.value("fp16")
@@ -222,9 +219,7 @@ def _state_quantization(facts: FactReader, adapter: str) -> None:
         facts.state("quantization", "gptq-int4", "gptq")
     facts.boolean("quantize_experts", "quantize_moe_experts")
     if facts.reading.facts.value("quantization") in ("nf4", "nf4-double", "fp4", "int8"):
-        flash = facts.reading.facts.value("attention") in _SPARSE_NORMS
-        note = "norms and embeddings are cast back for this attention" if flash else ""
-        facts.default("upcast_unquantized", not flash, "axolotl", "", note)
+        facts.default("upcast_unquantized", False, "axolotl", "", "norms and embeddings are cast back")
 
 
 def _state_sharding(facts: FactReader) -> None:

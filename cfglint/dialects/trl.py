@@ -95,6 +95,9 @@ _CHUNKED_SINCE = {"sft": "1.7", "dpo": "1.14", "kto": "1.14", "grpo": "1.15", "r
 """First release whose trainer projects chunk by chunk under checkpointing, so that the logits never exist at once:
 in the job file's words `fused_linear`, not torchtune's `chunked`, which keeps them."""
 
+_PREPARES_UNTIL = {"dpo": "0.29", "rloo": "0.27"}
+"""First release whose trainer no longer calls prepare_model_for_kbit_training; 0.26 for the others."""
+
 _ONLY_TRL = frozenset(
     {"dataset_name", "dataset_config", "dataset_mixture", "dataset_train_split", "dataset_test_split", "dataset_streaming",
      "use_peft", "max_prompt_length", "max_completion_length", "lora_task_type", "use_bnb_nested_quant", "beta",
@@ -216,8 +219,9 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
         facts.default("loss_kernel", "fused_linear", "trl", f">={chunked}")
         facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
     if stated("quantization"):
-        facts.default("upcast_unquantized", False, "trl", ">=0.29")
-        facts.default("upcast_unquantized", True, "trl", "<0.29")
+        since = _PREPARES_UNTIL.get(trainer, "0.26")
+        facts.default("upcast_unquantized", False, "trl", f">={since}")
+        facts.default("upcast_unquantized", True, "trl", f"<{since}")
     if not stated("packing") and trainer == "sft":
         facts.default("packing", False, "trl")
     _state_length_default(facts, trainer)

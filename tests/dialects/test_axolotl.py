@@ -36,6 +36,9 @@ def test_facts_and_their_lines(read: Read) -> None:
     ]
     assert reading.context["activation_offloading"] == "offload"
     assert reading.facts.value("upcast_unquantized") is False
+    # not on account of flash attention: what carries adapters is always cast back
+    plain = read(BASE + "adapter: qlora\nload_in_4bit: true\n").facts
+    assert plain.value("upcast_unquantized") is False
 
 
 @pytest.mark.parametrize(

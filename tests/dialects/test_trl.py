@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cfglint.dialects.trl import read_trl
-from cfglint.jobs.facts import UNKNOWN, Reading
+from cfglint.jobs.facts import UNKNOWN, DefaultOrigin, Reading
 from cfglint.source.node import Mapping
 from cfglint.source.yaml import parse_yaml
 
@@ -43,6 +43,17 @@ def test_a_command_names_the_trainer() -> None:
     assert reading.context["trainer"] == "dpo"
     assert reading.facts.value("method") == "dpo"
     assert reading.facts.value("sequence_length") == 1024
+
+
+@pytest.mark.parametrize(("keys", "since"), [("", "0.26"), ("beta: 0.1\n", "0.29"), ("rloo_k: 4\n", "0.27")])
+def test_until_which_release_a_quantized_model_is_prepared(read: Read, keys: str, since: str) -> None:
+    """The first release of each trainer that no longer calls ``prepare_model_for_kbit_training``."""
+    facts = read(BASE + "use_peft: true\nload_in_4bit: true\n" + keys).facts
+    found = [(fact.value, fact.origin) for fact in facts.statements("upcast_unquantized")]
+    assert found == [
+        (False, DefaultOrigin("trl", f">={since}")),
+        (True, DefaultOrigin("trl", f"<{since}")),
+    ]
 
 
 def test_adapters_only_with_use_peft(read: Read) -> None:

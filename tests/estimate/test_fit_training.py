@@ -126,7 +126,7 @@ def test_where_only_shorter_samples_fit_by_themselves_changes_together_keep_the_
     job = job_of(
         config, gpu="H100-SXM", gpus=4, framework="axolotl", method="qlora", lora_rank=64,
         lora_targets=["all-linear"], zero_stage=2, compute_dtype="bf16", optimizer="adamw_8bit", gradient_checkpointing="full",
-        attention="flash2", sequence_length=8192, micro_batch_size=4, gradient_accumulation_steps=4,
+        attention="flash2", sequence_length=12288, micro_batch_size=4, gradient_accumulation_steps=4,
     )  # fmt: skip
     answers = fit(job)
     surely = [change for change in answers.changes if change.verdict == "fits"]

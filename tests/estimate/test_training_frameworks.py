@@ -167,12 +167,41 @@ def test_what_a_quantized_checkpoint_is_trained_as(own: dict[str, Any], method: 
     found = estimate_training(job)
     embeddings = 2 * 128256 * 4096
     rest = embeddings + 65 * 4096
-    # kbit_upcast: what bitsandbytes leaves alone becomes fp32
-    wide = 4 if own.get("quant_method") == "bitsandbytes" else 2
-    expected = (PARAMETERS - rest) * stored + rest * wide
+    # Axolotl casts what bitsandbytes leaves alone back to 16 bit
+    expected = (PARAMETERS - rest) * stored + rest * 2
     assert component(found, "weights") == pytest.approx(expected, rel=0.02)
     said = " ".join(found.assumptions)
     assert ("trained as 16-bit ones" in said) is (stored == 2.0)
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "quantization", "compute", "norms", "outer", "adapters"),
+    [
+        # prepare_model_for_kbit_training alone, then peft_module_casting_to_bf16 too (4 bit, bf16), then neither
+        ("trl", "0.4.3", "nf4", "bf16", 4, 4, 4),
+        ("trl", "0.12.1", "nf4", "bf16", 4, 2, 4),
+        ("trl", None, "nf4", "bf16", 4, 2, 4),
+        ("trl", "0.12.1", "int8", "bf16", 4, 4, 4),
+        ("trl", "0.12.1", "nf4", "none", 4, 4, 4),
+        ("trl", "0.26.0", "nf4", "bf16", 2, 2, 2),
+        # cast back to 16 bit, whatever computes attention
+        ("axolotl", None, "nf4", "bf16", 2, 2, 4),
+        ("peft", None, "nf4", "bf16", 4, 4, 4),
+        ("fsdp_qlora", None, "nf4", "bf16", 2, 2, 2),
+    ],
+)
+def test_what_quantization_leaves_alone(
+    framework: str, version: str | None, quantization: str, compute: str, norms: int, outer: int, adapters: int
+) -> None:
+    found = estimate(
+        framework, 1, method="qlora", quantization=quantization, compute_dtype=compute, weight_dtype="bf16",
+        lora_rank=64, lora_targets=["q_proj"], framework_version=version, attention="sdpa",
+    )  # fmt: skip
+    tables, inside = 2 * 128256 * 4096, 65 * 4096
+    packed = (PARAMETERS - tables - inside) * {"nf4": 0.5 + 4 / 64, "int8": 1.0}[quantization]
+    factors = 32 * 64 * (4096 + 4096)
+    expected = packed + inside * norms + tables * outer + factors * adapters
+    assert component(found, "weights") == pytest.approx(expected, rel=1e-3)
 
 
 QWEN3_MOE: dict[str, Any] = {

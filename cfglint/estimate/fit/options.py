@@ -112,9 +112,8 @@ def _consequences(job: TrainingJob, plan: Plan, facts: Mapping[str, Any]) -> Ite
         yield "fsdp_version", _fsdp_version(job)
     if "quantization" in facts:
         yield "method", "qlora"
-        flash = plan.attention in ("flash2", "flash3", "flex", "xformers")
         if framework in ("trl", "llamafactory", "axolotl"):
-            yield "upcast_unquantized", framework == "axolotl" and not flash
+            yield "upcast_unquantized", False
     if "method" in facts and framework == "trl":
         yield "lora_dropout", TRL_DROPOUT
 

@@ -18,7 +18,7 @@ from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.objectives import Scoring
 from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import trainable_dtype, unquantized_dtype
+from cfglint.estimate.training.states import outer_dtype, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
 
@@ -215,7 +215,12 @@ def activations_of(
     for key, count, own in groups:
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, own)
-        if (checkpointed or plan.evaluating) and style.returns_scores and numerics.modeling and numerics.attention == "eager":
+        if (
+            (checkpointed or plan.evaluating)
+            and style.returns_scores
+            and numerics.modeling
+            and numerics.attention == "eager"
+        ):
             returned = shape.batch * shape.heads * shape.sequence**2 * DTYPE_BYTES[numerics.residual_dtype]
             footprint = replace(footprint, forward_plain=footprint.forward_plain + returned)
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
@@ -245,7 +250,7 @@ def activations_of(
                 or (
                     numerics.weight_dtype
                     if packed_head
-                    else unquantized_dtype(plan)
+                    else outer_dtype(plan)
                     if plan.adapter
                     else trainable_dtype(plan)
                 ),

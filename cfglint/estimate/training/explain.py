@@ -7,7 +7,14 @@ from cfglint.estimate.training.formats import format_of
 from cfglint.estimate.training.parameters import Parameters
 from cfglint.estimate.training.phases import Peak
 from cfglint.estimate.training.plan import Plan
-from cfglint.estimate.training.states import States, expert_padding, partition_share, trainable_dtype
+from cfglint.estimate.training.states import (
+    States,
+    expert_padding,
+    outer_dtype,
+    partition_share,
+    trainable_dtype,
+    unquantized_dtype,
+)
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {
@@ -70,11 +77,13 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         split = shard
     if plan.quantization:
         format_ = format_of(plan)
-        rest = parameters.base - parameters.linear
-        weights = (
-            f"({billions(parameters.linear)} × {format_.bytes_per_parameter:.3f} bytes ({plan.quantization})"
-            f" + {billions(rest)} × {'4' if plan.upcast_unquantized else f'{DTYPE_BYTES[plan.weight_dtype]:g}'} bytes){split}"
-        )
+        packed = parameters.linear + parameters.packed_head
+        outer = parameters.embedding + parameters.head - parameters.packed_head + parameters.outside
+        inside = parameters.base - packed - outer
+        kept = {unquantized_dtype(plan): inside}
+        kept[outer_dtype(plan)] = kept.get(outer_dtype(plan), 0.0) + outer
+        rest = "".join(f" + {billions(count)} × {DTYPE_BYTES[dtype]:g} bytes" for dtype, count in kept.items())
+        weights = f"({billions(packed)} × {format_.bytes_per_parameter:.3f} bytes ({plan.quantization}){rest}){split}"
     else:
         dtype = plan.weight_dtype if plan.adapter else trainable_dtype(plan)
         weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{split}"

@@ -69,6 +69,9 @@ class Plan:
     """The framework may switch these kernels on by itself; which release runs is not known."""
     quantization: str | None
     upcast_unquantized: bool
+    upcast_outer: bool
+    """Embeddings and head are among what is held in fp32."""
+    adapter_dtype: str
     keeps_packed_inputs: bool | None
     """Quantized linears keep their input for backward; None where that depends on a release that is not known."""
     weight_dtype: str
@@ -282,6 +285,7 @@ def resolve(job: TrainingJob) -> Plan:
     sequence = tokens or _needed(read, "sequence_length", profile.sequence_length, default)
     evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
     loss_kernel = _loss_kernel(read, profile, default)
+    upcasts = _upcasts(read, method.quantization, profile, ranks.sharding)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -299,7 +303,9 @@ def resolve(job: TrainingJob) -> Plan:
         lora_kernels=frozenset() if lora_kernels is None else lora_kernels,
         may_use_lora_kernels=lora_kernels is None,
         quantization=method.quantization,
-        upcast_unquantized=_upcasts(read, method.quantization, profile, ranks.sharding),
+        upcast_unquantized=upcasts,
+        upcast_outer=upcasts and not _casts_outer_back(read, method.quantization, profile, compute),
+        adapter_dtype=_adapter_dtype(read, profile, method.quantization, weight),
         keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
@@ -838,8 +844,34 @@ def _upcasts(read: Reader, quantization: str | None, profile: Profile, sharding:
     since a flat parameter has one dtype (``trl``: ``is_sharded_qlora``).
     """
     bitsandbytes = quantization is not None and quantization.startswith(("nf4", "fp4", "int8"))
-    stated = read.flag("upcast_unquantized", bitsandbytes and profile.kbit_upcast)
+    upcasts = bitsandbytes and profile.kbit_upcast
+    upcasts = upcasts and in_force(profile.kbit_releases, _own_release(read, profile))
+    stated = read.flag("upcast_unquantized", upcasts)
     return stated and sharding not in ("fsdp1", "fsdp2", "zero3")
+
+
+def _own_release(read: Reader, profile: Profile) -> str | None:
+    return read.text("framework_version") or read.job.versions.get(profile.name)
+
+
+def _casts_outer_back(read: Reader, quantization: str | None, profile: Profile, compute: str | None) -> bool:
+    """Whether embeddings and head of a 4-bit model are 16-bit again, and norms alone in fp32 (trl ``peft_module_casting_to_bf16``)."""
+    four_bit = quantization is not None and quantization.startswith(("nf4", "fp4"))
+    if not profile.casts_outer_back or not four_bit or compute != "bf16":
+        return False
+    return in_force(profile.casts_outer_back, _own_release(read, profile))
+
+
+def _adapter_dtype(read: Reader, profile: Profile, quantization: str | None, weight: str) -> str:
+    """Dtype of adapters: since PEFT 0.12 fp32 beside 16-bit weights (``autocast_adapter_dtype``) unless a trainer converts them."""
+    if profile.adapter_dtype != "fp32":
+        return weight
+    if quantization is None:
+        release = read.job.versions.get("peft")
+        return weight if release is not None and not in_force(">=0.12", release) else "fp32"
+    release = _own_release(read, profile)
+    narrow = profile.narrow_adapters and release is not None and in_force(profile.narrow_adapters, release)
+    return "bf16" if narrow else "fp32"
 
 
 def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profile) -> bool | None:

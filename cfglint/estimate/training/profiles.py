@@ -30,6 +30,12 @@ class Profile:
     """``fp32``, or ``weight`` where adapters share the base model's dtype."""
     kbit_upcast: bool = False
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
+    kbit_releases: str = ""
+    """Releases that do so."""
+    casts_outer_back: str = ""
+    """Releases in which embeddings and head of 4-bit models become 16-bit again under bf16."""
+    narrow_adapters: str = ""
+    """Releases that convert adapters of quantized models to bf16."""
     old_bitsandbytes: str = ""
     """Releases that pin a bitsandbytes whose 4-bit product keeps its input for backward."""
     quantizes_fp16: bool = False
@@ -145,7 +151,11 @@ PROFILES: Final[Mapping[str, Profile]] = {
         log_probabilities="trl",
         sequence_length=1024,
         evaluates_with_logits="<0.29",
+        # 0.7.5 to 0.25 call peft_module_casting_to_bf16 after prepare_model_for_kbit_training (trainer/utils.py), later ones neither
         kbit_upcast=True,
+        kbit_releases="<0.26",
+        casts_outer_back=">=0.7.5",
+        narrow_adapters=">=0.26",
         shift_copy=True,
         quantized_autocast=True,
     ),
@@ -158,7 +168,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         micro_batch_size=1,
         evaluation_batch_size=None,
         evaluates_with_logits="always",
-        kbit_upcast=True,
+        # loaders/model.py, _configure_embedding_dtypes: norms, embeddings and head of adapters' bases are cast back to 16 bit
+        kbit_upcast=False,
     ),
     # llamafactory/hparams: cutoff_len 2048; adapter.py and checkpointing.py upcast layernorms and adapters to fp32
     "llamafactory": replace(
@@ -195,6 +206,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         offloads_checkpoints=True,
     ),
     "peft": replace(_TRAINER, name="peft", kbit_upcast=True, **_LOOP),
+    # Answer.AI ``fsdp_qlora/train.py``: the whole model in one dtype, adapters too
+    "fsdp-qlora": replace(_TRAINER, name="fsdp-qlora", adapter_dtype="weight", **_LOOP),
     "accelerate": replace(_TRAINER, name="accelerate", **_LOOP),
     "deepspeed": replace(_TRANSFORMERS, name="deepspeed", **_LOOP),
     "torchtune": Profile(
@@ -432,6 +445,6 @@ def profile_of(framework: str | None) -> tuple[Profile, bool]:
     if framework is None:
         return PROFILES["generic"], False
     name = framework.lower()
-    name = _SAME.get(name, name)
+    name = _SAME.get(name, name).replace("_", "-")
     found = PROFILES.get(name)
     return (found, True) if found else (PROFILES["generic"], False)

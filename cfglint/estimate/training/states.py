@@ -47,10 +47,15 @@ def unquantized_dtype(plan: Plan) -> str:
     return "fp32" if plan.quantization and plan.upcast_unquantized else plan.weight_dtype
 
 
+def outer_dtype(plan: Plan) -> str:
+    """Dtype of embeddings and head beside a frozen base."""
+    return "fp32" if plan.quantization and plan.upcast_outer else plan.weight_dtype
+
+
 def trainable_dtype(plan: Plan) -> str:
     """Dtype of trainable parameters as stored."""
     if plan.adapter:
-        return "fp32" if plan.profile.adapter_dtype == "fp32" else plan.weight_dtype
+        return plan.adapter_dtype
     sharded = plan.sharding in ("fsdp1", "fsdp2")
     if sharded and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype in ("bf16", "fp16"):
         # accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and Accelerator._prepare_fsdp for version 1
@@ -89,7 +94,9 @@ def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
     dense = DTYPE_BYTES[plan.weight_dtype]
     if plan.quantization:
         packed = p.linear + p.packed_head
-        rest = (p.base - packed) * DTYPE_BYTES[unquantized_dtype(plan)]
+        outer = p.embedding + p.head - p.packed_head + p.outside
+        inside = p.base - packed - outer
+        rest = inside * DTYPE_BYTES[unquantized_dtype(plan)] + outer * DTYPE_BYTES[outer_dtype(plan)]
         base = packed * format_of(plan).bytes_per_parameter + rest
     else:
         base = p.base * dense if plan.adapter else (p.base - p.frozen) * stored + p.frozen * dense
@@ -193,6 +200,7 @@ __all__ = [
     "States",
     "expert_padding",
     "optimizer_kind",
+    "outer_dtype",
     "partition_share",
     "state_bytes",
     "trainable_dtype",
