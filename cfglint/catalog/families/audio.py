@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, whole
-from cfglint.catalog.families.parts import Attention, Mlp, Where, linear, matrix, norm, vector
+from cfglint.catalog.families.parts import OUTSIDE, Attention, Mlp, Where, linear, matrix, norm, vector
 
 Ears = Callable[[Config, Config], Iterator[Tensor]]
 """Tensors of the encoder and of its way into the text model, from the audio and the text config."""
@@ -54,6 +54,46 @@ def gemma4_unified(c: Config, text: Config) -> Iterator[Tensor]:
     yield from linear("embedding_projection", text.size("hidden_size"), c.size("audio_embed_dim", 640), "projector")
 
 
+def phi4mm(c: Config, text: Config) -> Iterator[Tensor]:
+    """Phi-4 multimodal's conformer, with one way into the text for speech and one for speech beside images."""
+    yield from as_audio(phi4mm_encoder(c))
+    hidden, out = c.size("hidden_size", 1024), text.size("hidden_size")
+    for kind in ("speech", "vision_speech"):
+        yield from linear(f"up_proj_for_{kind}", out, hidden, "projector", bias=True)
+        yield from linear(f"down_proj_for_{kind}", out, out, "projector", bias=True)
+
+
+def phi4mm_encoder(c: Config) -> Iterator[Tensor]:
+    hidden, width, kernel = c.size("hidden_size", 1024), c.size("intermediate_size", 1536), c.size("kernel_size", 3)
+    where = Where("audio", tuple(range(c.size("num_blocks", 24))))
+
+    def convolved(module: str, out: int, inner: int, size: tuple[int, ...], at: Where = OUTSIDE) -> Iterator[Tensor]:
+        yield from matrix(module, (out, inner, *size), "audio", at)
+        yield from vector(module, out, "audio", at, bias=True)
+
+    yield from convolved("conv", hidden, 1, (3, 3))
+    for _ in range(2):  # depthwise, then pointwise
+        yield from convolved("conv", hidden, 1, (3, 3))
+        yield from convolved("conv", hidden, hidden, (1, 1))
+    yield from linear("out", hidden, 10 * hidden, "audio", bias=True)  # 80 mel bins, halved three times
+    yield from matrix(
+        "bias_values", (2 * c.size("bias_max_distance", 1000), c.size("num_attention_heads", 16)), "audio"
+    )
+    for _ in range(2):
+        yield from linear("gate_up_proj", 2 * width, hidden, "audio", where, bias=True)
+        yield from linear("down_proj", hidden, width, "audio", where, bias=True)
+    for module in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        yield from linear(module, hidden, hidden, "audio", where, bias=True)
+    for _ in range(5):  # before both MLPs, attention and convolution, and at the end
+        yield from norm("layer_norm", hidden, where, bias=True)
+    yield from vector("glu", hidden, "audio", where)
+    yield from vector("glu", hidden, "audio", where)
+    yield from convolved("glu", 2 * hidden, hidden, (1,), where)
+    yield from convolved("dw_conv", hidden, 1, (kernel,), where)
+    yield from convolved("pw_conv", hidden, hidden, (1,), where)
+    yield from convolved("ext_pw_conv_1d", hidden, hidden, (1,), where)
+
+
 def codebooks(c: Config) -> list[int]:
     """Rows of the embedding of each codec channel: one number for all, or one per channel as ``1025-1025-129-…``."""
     channels = c.size("audio_channels", 8)
@@ -97,5 +137,5 @@ def mimo(c: Config, text: Config) -> Iterator[Tensor]:
         yield from linear("2", out, 4 * grouped, "projector")
 
 
-EARS: Mapping[str, Ears] = {"gemma4": gemma4, "gemma4_unified": gemma4_unified, "mimo_v2": mimo}
+EARS: Mapping[str, Ears] = {"gemma4": gemma4, "gemma4_unified": gemma4_unified, "mimo_v2": mimo, "phi4mm": phi4mm}
 """By the ``model_type`` of the whole model."""

@@ -373,6 +373,32 @@ OLMO2 = replace(
     norms=("post_attention_layernorm", "post_feedforward_layernorm"),
 )
 GLM = replace(LLAMA, mixers=full(bias="attention_bias"), feed_forwards={"dense": Mlp(fused="gate_up_proj")})
+
+
+class LandmarkAttention(Attention):
+    """HiLS: queries of their own for landmarks, through a low rank, normed as a whole."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        hidden, rank = c.size("hidden_size"), c.size("lmk_q_lora_dim")
+        yield from linear("lmk_q_proj.0", rank, hidden, "attention", where)
+        yield from linear("lmk_q_proj.1", hidden, rank, "attention", where)
+        yield from norm("lmk_q_norm", hidden, where)
+
+
+def landmark_token(c: Config, where: Where) -> Iterator[Tensor]:
+    yield from vector("lmk_embed", c.size("hidden_size"), "embedding")
+
+
+def glm(c: Config) -> Body:
+    """GLM; GLM-Edge-V has the same ``model_type`` and a ``vision_config``."""
+    if not isinstance(c.raw.get("vision_config"), Mapping):
+        return GLM(c)
+    from cfglint.catalog.families.vision_remote import FAMILIES as REMOTE
+
+    return REMOTE["glm_edge_v"](c)
+
+
 GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
 STABLELM = Decoder(
     mixers=full(
@@ -460,7 +486,7 @@ FAMILIES: dict[str, Family] = {
     "olmo2": OLMO2,
     "olmo3": replace(OLMO2, plan=every_nth_full(4)),
     "granite": LLAMA,
-    "glm": GLM,
+    "glm": glm,
     "glm4": replace(GLM, norms=GLM4_NORMS),
     "stablelm": STABLELM,
     "apertus": replace(
@@ -501,6 +527,12 @@ FAMILIES: dict[str, Family] = {
     ),
     "mllama_text_model": replace(
         MISTRAL, mixers={**full(), "cross": CrossAttention(qk_norm="head")}, plan=mllama_plan, extra_rows=8
+    ),
+    "olmo_hils": replace(
+        OLMO2,
+        mixers={"full_attention": LandmarkAttention(qk_norm="full"), "sliding_attention": Attention(qk_norm="full")},
+        plan=every_nth_full(4),
+        extra=landmark_token,
     ),
     "solar": LLAMA,
     "minicpm": LLAMA,

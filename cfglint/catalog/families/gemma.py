@@ -188,4 +188,5 @@ def gemma4(c: Config) -> Body:
 FAMILIES: dict[str, Family] = {
     "gemma3n_text": gemma3n,
     "gemma4_text": gemma4,
+    "gemma4_unified_text": gemma4,
 }

@@ -178,6 +178,55 @@ class LightningAttention:
 
 
 @dataclass(frozen=True)
+class MiniCpmLightning:
+    """MiniCPM-SALA's lightning attention, with heads of its own."""
+
+    def sizes(self, c: Config) -> tuple[int, int, int]:
+        heads = c.size("lightning_nh", c.size("num_attention_heads"))
+        width = c.size("lightning_head_dim", c.size("head_dim", 128))
+        return heads, c.size("lightning_nkv", heads), width
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        heads, groups, width = self.sizes(c)
+        hidden, inner = c.size("hidden_size"), heads * width
+        for module, out in (("q_proj", inner), ("k_proj", groups * width), ("v_proj", groups * width)):
+            yield from linear(module, out, hidden, "linear_attention", where)
+        yield from linear("o_proj", hidden, inner, "linear_attention", where)
+        if c.flag("use_output_norm", True):
+            yield from norm("o_norm", inner, where, role="linear_attention")
+        if c.flag("use_output_gate", True):
+            yield from linear("z_proj", inner, hidden, "linear_attention", where)
+        if c.flag("qk_norm", True):
+            yield from norm("q_norm", width, where)
+            yield from norm("k_norm", width, where)
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        return {"recurrent": True}
+
+    def describe(self, c: Config, body: Body) -> None:
+        heads, _, width = self.sizes(c)
+        body.ssm = StateSpace("lightning-attention", 0, heads * width * width, heads * width)
+
+
+class GatedAttention(Attention):
+    """MiniCPM-SALA's softmax layers gate their output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        if c.flag("attn_use_output_gate", True):
+            heads, _, width = self.read(c)
+            yield from linear("o_gate", heads * width, c.size("hidden_size"), "attention", where)
+
+
+def sala_plan(c: Config) -> tuple[Slot, ...]:
+    """``mixer_types``: sparse softmax attention (``minicpm4``) or lightning attention."""
+    named, count = c.sequence("mixer_types"), c.size("num_hidden_layers")
+    if named is None or len(named) != count:
+        raise UnknownArchitecture("mixer_types does not name each of the num_hidden_layers")
+    return tuple(Slot("full_attention" if kind == "minicpm4" else "linear_attention") for kind in named)
+
+
+@dataclass(frozen=True)
 class ShortConvolution:
     """LFM2's gated short convolution."""
 
@@ -489,3 +538,8 @@ FAMILIES: dict[str, Family] = {
     ),
 }
 FAMILIES["minimax_m1"] = FAMILIES["minimax"]
+FAMILIES["minicpm_sala"] = Decoder(
+    mixers={"linear_attention": MiniCpmLightning(), "full_attention": GatedAttention()},
+    plan=sala_plan,
+    tie_default=False,
+)

@@ -16,6 +16,7 @@ from cfglint.catalog.families.moe import (
     MIXTRAL,
     QWEN3_MOE,
     Experts,
+    LatentAttention,
     all_experts,
     dense_first,
     ernie_plan,
@@ -32,6 +33,7 @@ from cfglint.catalog.families.parts import (
     linear,
     matrix,
     typed,
+    vector,
 )
 
 
@@ -182,7 +184,41 @@ def llada(c: Config) -> Body:
     return LLAMA(Config(raw, c.model_type, nested=c.nested))
 
 
+class HunyuanLatent(LatentAttention):
+    """Hy 4's latent attention: sinks, and a gate on every element of the output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        heads = c.size("num_attention_heads")
+        yield from vector("sinks", heads, "mla", where)
+        yield from linear("gate_proj", heads * c.size("v_head_dim"), c.size("hidden_size"), "mla", where)
+
+    def indexer_tensors(self, c: Config, where: Where, hidden: int, rank: int) -> Iterator[Tensor]:
+        if c.sequence("indexer_types") is None:  # the first layer and every fourth from the second on
+            kinds = [
+                "full" if index == 0 or (index - 1) % 4 == 0 else "shared"
+                for index in range(c.size("num_hidden_layers"))
+            ]
+            c = Config({**c.raw, "indexer_types": kinds}, c.model_type, nested=c.nested)
+        yield from super().indexer_tensors(c, where, hidden, rank)
+
+
+def hunyuan_streams(c: Config, where: Where) -> Iterator[Tensor]:
+    """Hy 4's hyper-connections: ``hc_mult`` residual streams, read and written, not mixed among themselves."""
+    count, hidden = c.size("hc_mult", 4), c.size("hidden_size")
+    for module in ("attn_hc", "ffn_hc"):
+        yield from matrix(module, (2 * count, count * hidden), "other", where)
+        yield from vector(module, 2 * count, "other", where)
+        yield from vector(module, 2, "other", where)
+    yield from matrix("hc_head", (count, count * hidden), "other")
+    yield from vector("hc_head", count, "other")
+    yield from vector("hc_head", 1, "other")
+
+
 FAMILIES: dict[str, Family] = {
+    "hy_v4": replace(
+        DEEPSEEK, mixers={"mla": HunyuanLatent(indexer=True)}, plan=dense_first("mla", usual=1), extra=hunyuan_streams
+    ),
     "llada": llada,
     "ernie4_5_vl_moe_text": replace(DENSE_BASE, feed_forwards={"dense": Mlp(), "moe": TwoKinds()}, plan=ernie_vl_plan),
     "glm4v_moe_text": replace(GLM4_MOE, mixers=full(bias="attention_bias")),

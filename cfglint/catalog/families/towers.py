@@ -349,8 +349,8 @@ MIMO_TOWER = Tower(
 
 SIGLIP2 = replace(SIGLIP, patch_is_linear=True, positions=lambda c: c.size("num_patches", 256))
 
-NAVIT = replace(SIGLIP, positions=lambda c: c.size("num_positions", 4900), extra=None)
-"""SigLIP over images of any shape, with a grid of 70 × 70 positions."""
+NAVIT = replace(SIGLIP, extra=None)
+"""SigLIP over images of any shape; ``image_size`` is that of the grid of positions."""
 
 MOLMO_TOWER = Tower(
     attention("wq", "wk", "wv", "wo"),
@@ -404,6 +404,63 @@ def step_extra(c: Config, where: Where) -> Iterator[Tensor]:
         yield from matrix(module, (out, inner, 3, 3), "vision")
         yield from vector(module, out, "vision", bias=True)
 
+
+HUNYUAN_TOWER = Tower(
+    attention(o="o_proj"),
+    plain(),
+    LAYER_NORMS,
+    patch_bias=True,
+    positions=lambda c: (c.size("max_image_size", 2048) // side(c, "patch_size")) ** 2 + 1,
+)
+
+
+def fast_vit(c: Config) -> Iterator[Tensor]:
+    """FastViTHD (FastVLM, arXiv 2412.13303): three stages of convolutions, two of attention, branches folded into one convolution each."""
+    widths = [whole("embed_dims", item, at_least=1) for item in c.sequence("embed_dims") or (96, 192, 384, 768, 1536)]
+    depths = [whole("layers", item, at_least=1) for item in c.sequence("layers") or (2, 12, 24, 4, 2)]
+    convolved = c.size("convolution_stages", 3)
+
+    def folded(module: str, out: int, inner: int, kernel: int, count: int = 1) -> Iterator[Tensor]:
+        yield from matrix(module, (out, inner, kernel, kernel), "vision", count=count)
+        yield from vector(module, out, "vision", count=count, bias=True)
+
+    def parts() -> Iterator[Tensor]:
+        first = widths[0]
+        yield from folded("stem", first, 3, 3)
+        yield from folded("stem", first, 1, 3)
+        yield from folded("stem", first, first, 1)
+        for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            if stage:
+                yield from folded("downsample", width, 1, 7)
+                yield from folded("downsample", width, width, 1)
+            yield from matrix("conv", (width, 1, 7, 7), "vision", count=depth)
+            yield from folded("fc1", 4 * width, width, 1, depth)
+            yield from folded("fc2", width, 4 * width, 1, depth)
+            yield from vector("bn", width, "vision", count=depth)
+            yield from vector("bn", width, "vision", count=depth, bias=True)
+            yield from vector("layer_scale", width, "vision", count=depth)
+            if stage < convolved:
+                yield from folded("token_mixer", width, 1, 3, depth)
+                continue
+            yield from folded("pos_emb", width, 1, 7)
+            yield from vector("norm", width, "vision", count=depth)
+            yield from vector("norm", width, "vision", count=depth, bias=True)
+            yield from matrix("qkv", (3 * width, width), "vision", count=depth)
+            yield from matrix("proj", (width, width), "vision", count=depth)
+            yield from vector("proj", width, "vision", count=depth, bias=True)
+            yield from vector("layer_scale", width, "vision", count=depth)
+        last = 2 * widths[-1]
+        yield from folded("se", last // 16, last, 1)
+        yield from folded("se", last, last // 16, 1)
+        yield from folded("final_conv", last, 1, 3)
+        yield from matrix("head", (last, c.size("projection_dim", 768)), "vision")
+
+    yield from parts()
+
+
+MAGE_TOWER = Tower(
+    attention(o="proj"), plain(), LAYER_NORMS, patch="patch_embedding", positions=None, before="layernorm_pre"
+)
 
 STEP_TOWER = Tower(
     attention(), plain(), ("layernorm_before", "layernorm_after"), before="pre_layernorm", extra=step_extra
@@ -467,6 +524,9 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "siglip2_vision_model": SIGLIP2,
     "mimovl": MIMO_TOWER,
     "siglip_navit": NAVIT,
+    "hunyuan_vl_vision": HUNYUAN_TOWER,
+    "fast_vit": fast_vit,
+    "mage_vl_vision": MAGE_TOWER,
     "minicpmv4_6_vision": MINICPM_TOWER,
     "youtu_vl_vision": YOUTU_TOWER,
     "step3p7_vision": STEP_TOWER,

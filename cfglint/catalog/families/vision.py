@@ -185,7 +185,7 @@ def molmo2(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from linear("o_proj", seen, seen, PROJECTOR, bias=True)
     yield from linear("gate_proj", width, seen, PROJECTOR)
     yield from linear("up_proj", width, seen, PROJECTOR)
-    yield from linear("down_proj", hidden, width, PROJECTOR)
+    yield from linear("down_proj", adapter.size("text_hidden_size", hidden), width, PROJECTOR)
 
 
 def exaone(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
@@ -260,6 +260,19 @@ def gemma4_unified(outer: Config, vision: Config, text: Config) -> Iterator[Tens
         yield Tensor(module, (size,), "vision", bias=True)
     yield from linear("patch_dense", width, pixels, "vision", bias=True)
     yield from linear("embedding_projection", hidden, width, PROJECTOR)
+
+
+def hunyuan(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """Convolutions join four patches; a row of its own ends every line of them."""
+    seen = vision.size("hidden_size")
+    yield from matrix("proj_conv", (2 * seen, seen, 2, 2), PROJECTOR)
+    yield from vector("proj_conv", 2 * seen, PROJECTOR, bias=True)
+    yield from matrix("proj_out", (4 * seen, 2 * seen, 1, 1), PROJECTOR)
+    yield from vector("proj_out", 4 * seen, PROJECTOR, bias=True)
+    yield from linear("mlp", text.size("hidden_size"), 4 * seen, PROJECTOR, bias=True)
+    yield from vector("image_newline", 4 * seen, PROJECTOR)
+    yield Tensor("before_rms", (seen,), PROJECTOR)
+    yield Tensor("after_rms", (text.size("hidden_size"),), PROJECTOR)
 
 
 def minimax_m3(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
@@ -346,6 +359,7 @@ TOWER_NAMES = {
     "glm4v": "glm4v_vision",
     "idefics3": "idefics3_vision",
     "smolvlm": "smolvlm_vision",
+    "step3p5_vision": "step3p7_vision",
 }
 """Published vision configs that carry the whole model's ``model_type``."""
 
@@ -389,6 +403,7 @@ FAMILIES: dict[str, Family] = {
     "cohere_compass": VisionLanguage("cohere_compass_text", "cohere_compass_vision", qwen3_vl),
     "minimax_vl_01": VisionLanguage("minimax", "clip_vision_model", llava_next),
     "gemma4_unified": VisionLanguage("gemma4_text", "gemma4_unified_vision", gemma4_unified),
+    "hy_v3_vl": VisionLanguage("hy_v3", "hunyuan_vl_vision", hunyuan),
     "mllama": VisionLanguage("mllama_text_model", "mllama_vision_model", mllama),
     "llama4": VisionLanguage("llama4_text", "llama4_vision_model", llama4),
     "minimax_m3_vl": VisionLanguage("minimax_m3_vl_text", "minimax_m3_vl_vision", minimax_m3),

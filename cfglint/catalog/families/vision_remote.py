@@ -21,6 +21,17 @@ def llava_mistral(outer: Config, vision: Config, text: Config) -> Iterator[Tenso
     yield from two_layers(outer, vision.size("hidden_size"), text)
 
 
+def fast_vlm(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    yield from two_layers(outer, vision.size("hidden_size", 3072), text)
+
+
+def phi4mm(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """Phi-4 multimodal: two layers to the text, separators between sub-images."""
+    yield from two_layers(outer, vision.size("hidden_size"), text)
+    for module in ("glb_GN", "sub_GN"):
+        yield from vector(module, vision.size("hidden_size"), PROJECTOR)
+
+
 def resampler(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     """MiniCPM-V: learned queries attend to the patches."""
     hidden = text.size("hidden_size")
@@ -38,6 +49,14 @@ def locate_anything(outer: Config, vision: Config, text: Config) -> Iterator[Ten
     joined = 4 * vision.size("hidden_size")
     yield from joined_norm(joined)
     yield from two_layers(outer, joined, text)
+
+
+def mage(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    joined = 4 * vision.size("hidden_size")
+    yield Tensor("ln_q", (vision.size("hidden_size"),), PROJECTOR)
+    yield Tensor("ln_q", (vision.size("hidden_size"),), PROJECTOR, bias=True)
+    yield from linear("0", joined, joined, PROJECTOR, bias=True)
+    yield from linear("2", text.size("hidden_size"), joined, PROJECTOR, bias=True)
 
 
 def molmo(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
@@ -76,7 +95,24 @@ def cogvlm2(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from matrix("eoi", (1, hidden), PROJECTOR)
 
 
+def glm_edge(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """GLM-Edge-V: a convolution joins four patches, then a gated MLP as wide as the text's."""
+    hidden, width = text.size("hidden_size"), text.size("intermediate_size")
+    yield from matrix("conv", (hidden, vision.size("hidden_size"), 2, 2), PROJECTOR)
+    yield from vector("conv", hidden, PROJECTOR, bias=True)
+    yield from linear("linear_proj", hidden, hidden, PROJECTOR)
+    yield from norm("norm1", hidden, bias=True, role=PROJECTOR)
+    yield from linear("gate_proj", width, hidden, PROJECTOR)
+    yield from linear("dense_h_to_4h", width, hidden, PROJECTOR)
+    yield from linear("dense_4h_to_h", hidden, width, PROJECTOR)
+    yield from matrix("boi", (1, hidden), PROJECTOR)
+    yield from matrix("eoi", (1, hidden), PROJECTOR)
+
+
 FAMILIES: dict[str, Family] = {
+    "glm_edge_v": VisionLanguage("glm", "siglip_vision_model", glm_edge),
+    "llava_qwen2": VisionLanguage("qwen2", "fast_vit", fast_vlm),
+    "phi4mm": VisionLanguage("phi3", "siglip_vision_model", phi4mm),
     "phi3_v": VisionLanguage("phi3", "clip_vision_model", phi3_v),
     "phi4-siglip": VisionLanguage("phi3", "siglip2_vision_model", llava_mistral),
     "llava_mistral": VisionLanguage("mistral", "clip_vision_model", llava_mistral),
@@ -84,6 +120,7 @@ FAMILIES: dict[str, Family] = {
     "locateanything": VisionLanguage("qwen2", "moonvit", locate_anything),
     "penguinvl_qwen3": VisionLanguage("qwen3", "penguin_vision", llava_mistral),
     "interns1": VisionLanguage("qwen3", "internvl_vision", internvl),
+    "mage_vl": VisionLanguage("qwen3", "mage_vl_vision", mage),
     "molmo": VisionLanguage("qwen2", "molmo_vision", molmo),
     "cogvlm2": VisionLanguage("llama", "eva2_clip", cogvlm2),
 }
