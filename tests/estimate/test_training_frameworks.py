@@ -204,6 +204,38 @@ def test_what_quantization_leaves_alone(
     assert component(found, "weights") == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("version", "accumulation", "whole"), [("0.5.7", 4, 1.0), ("0.5.7", 1, 0.25), ("0.5.8", 4, 0.0)]
+)
+def test_units_of_litgpt_that_mix_adapters_and_frozen_weights(version: str, accumulation: int, whole: float) -> None:
+    """A flat parameter has one gradient, as large as the block: of all blocks between micro-steps, else as shards."""
+    found = {
+        release: estimate(
+            "litgpt", 4, method="lora", lora_rank=8, lora_targets=["query"], weight_dtype="bf16", fsdp="full_shard",
+            fsdp_version=1, gradient_accumulation_steps=accumulation, framework_version=release, micro_batch_size=1,
+            sequence_length=512,
+        ).memory.phases["backward"]
+        for release in (version, "0.5.9")
+    }  # fmt: skip
+    blocks = 2 * (PARAMETERS - 2 * 128256 * 4096)
+    # beside them what is on its way of one block
+    assert (found[version] - found["0.5.9"]) / blocks == pytest.approx(whole, abs=0.05)
+
+
+def test_a_version_of_peft_is_not_one_of_transformers() -> None:
+    """Adapters share the weights' dtype before PEFT 0.12; transformers' release stays unknown."""
+    found = {
+        version: estimate("peft", 1, method="lora", lora_rank=64, lora_targets=["q_proj"], weight_dtype="bf16",
+                          framework_version=version)
+        for version in ("0.11.1", "0.15.2", "4.40.0")
+    }  # fmt: skip
+    factors = 32 * 64 * (4096 + 4096)
+    weights = {version: component(each, "weights") for version, each in found.items()}
+    assert weights["0.15.2"] - weights["0.11.1"] == factors * 2
+    assert weights["4.40.0"] == weights["0.15.2"]
+    assert found["0.15.2"].memory.phases["forward"] != found["4.40.0"].memory.phases["forward"]
+
+
 QWEN3_MOE: dict[str, Any] = {
     "model_type": "qwen3_moe",
     "hidden_size": 2048,

@@ -107,6 +107,8 @@ class Plan:
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
+    mixes_units: bool = False
+    """Adapters share a flat parameter with the frozen weights of their block, and its gradient is as large."""
     whole_gradients: str = ""
     """Dtype of the gradients that FSDP keeps whole between micro-steps: ``compute``, ``fp32``; empty where it keeps none."""
     trains_vision: bool = True
@@ -286,6 +288,7 @@ def resolve(job: TrainingJob) -> Plan:
     evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
     loss_kernel = _loss_kernel(read, profile, default)
     upcasts = _upcasts(read, method.quantization, profile, ranks.sharding)
+    mixes_units = method.adapter and ranks.sharding == "fsdp1" and _mixes_units(read, profile)
     megatron = profile.name == "megatron"
     return Plan(
         architecture=architecture,
@@ -340,7 +343,10 @@ def resolve(job: TrainingJob) -> Plan:
         sequence_parallel=read.flag("sequence_parallel", profile.sequence_parallel and ranks.tensor > 1),
         offload_optimizer=read.text("offload_optimizer") or "none",
         offload_parameters=read.text("offload_parameters") or "none",
-        whole_gradients="" if method.adapter else _whole_gradients(read, profile, ranks.sharding, accumulation),
+        mixes_units=mixes_units,
+        whole_gradients=""
+        if method.adapter and not mixes_units
+        else _whole_gradients(read, profile, ranks.sharding, accumulation),
         evaluates=evaluation.batch is not None,
         evaluation_batch=evaluation.batch,
         evaluation_sequence=evaluation.sequence,
@@ -753,6 +759,8 @@ def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation
 def _transformers_version(read: Reader, profile: Profile) -> str | None:
     """The version of transformers: the framework's own where it is that, else as requirements or images say."""
     stated = read.text("framework_version")
+    if profile.name == "peft" and stated == _peft_release(read, profile):
+        stated = None
     if profile.name in ("transformers", "peft"):
         return stated or read.job.versions.get("transformers")
     return read.job.versions.get("transformers")
@@ -850,6 +858,17 @@ def _upcasts(read: Reader, quantization: str | None, profile: Profile, sharding:
     return stated and sharding not in ("fsdp1", "fsdp2", "zero3")
 
 
+def _peft_release(read: Reader, profile: Profile) -> str | None:
+    """PEFT's release; a plain loop's version is that of transformers unless it is below 1."""
+    stated = read.text("framework_version") if profile.name == "peft" else None
+    return stated if stated is not None and stated.startswith("0.") else read.job.versions.get("peft")
+
+
+def _mixes_units(read: Reader, profile: Profile) -> bool:
+    release = _own_release(read, profile)
+    return bool(profile.mixes_units) and release is not None and in_force(profile.mixes_units, release)
+
+
 def _own_release(read: Reader, profile: Profile) -> str | None:
     return read.text("framework_version") or read.job.versions.get(profile.name)
 
@@ -867,7 +886,7 @@ def _adapter_dtype(read: Reader, profile: Profile, quantization: str | None, wei
     if profile.adapter_dtype != "fp32":
         return weight
     if quantization is None:
-        release = read.job.versions.get("peft")
+        release = _peft_release(read, profile)
         return weight if release is not None and not in_force(">=0.12", release) else "fp32"
     release = _own_release(read, profile)
     narrow = profile.narrow_adapters and release is not None and in_force(profile.narrow_adapters, release)

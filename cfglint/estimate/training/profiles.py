@@ -73,6 +73,8 @@ class Profile:
     Their dtype: ``compute``, in which parameters are gathered, or ``fp32`` (FSDP2 with fp32 reduction). Measured:
     litgpt-hub-04, and fms-mp, whose peaks on 2, 4 and 8 GPUs are six bytes a sharded parameter and two a whole one.
     """
+    mixes_units: str = ""
+    """Releases that wrap adapters and frozen weights of a block as one unit of FSDP 1, whose gradient is the whole unit's."""
     defers_fsdp2: str = ""
     """Releases of accelerate from which the same holds for FSDP2; before, ``no_sync`` did nothing there."""
     rotary_kernel: str = "modeling"
@@ -254,6 +256,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norm_kernel="float",
         old_bitsandbytes="<0.5.5",
         quantizes_fp16=True,
+        mixes_units="<0.5.8",  # finetune/lora.py, the auto_wrap_policy; March 2025
         holds_wide_logits=True,
         joins_qkv=True,
         composes_capped=True,

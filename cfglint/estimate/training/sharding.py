@@ -102,7 +102,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
     whole = 0.0
-    if plan.whole_gradients:
+    if plan.whole_gradients and not plan.mixes_units:
         whole = states.trainable * (4.0 if plan.whole_gradients == "fp32" else gathered)
     experts = parameters.experts * expert_padding(plan, parameters)
     routed = parameters.routed - parameters.experts
@@ -151,6 +151,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             loading=parameters.largest * stored if plan.profile.fsdp_upcasts_trainable else 0.0,
         )
     if plan.sharding == "fsdp1":
+        mixed = block * layers * gathered if plan.mixes_units else 0.0
         return Windows(
             outer=outer * gathered,
             block=block * gathered,
@@ -158,12 +159,15 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             head_blocks=0,
             backward_blocks=1 + beside if plan.reshard else 0,
             reshard=plan.reshard,
-            reduce=0.0 if plan.adapter else block * gathered,
+            reduce=0.0 if plan.adapter and not mixed else block * gathered,
             outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
             outer_reduce=outer * gathered,
-            unsharded_gradients=not plan.adapter,
-            whole_gradients=whole,
-            keeps_inputs=plan.adapter and plan.checkpointing == "full",
+            unsharded_gradients=not plan.adapter or bool(mixed),
+            whole_gradients=mixed if plan.whole_gradients and mixed else whole,
+            # the shards of units' gradients, of which adapters are a small part
+            constant=mixed / plan.shard_degree if mixed and not plan.whole_gradients else 0.0,
+            # units without anything trained wait for the gradients of their inputs
+            keeps_inputs=plan.adapter and plan.checkpointing == "full" and not mixed,
             # each unit is moved to the device whole and then cut (``_init_utils.py``), the outer one last
             loading=max(outer, block) * stored,
         )
