@@ -5,14 +5,14 @@ from __future__ import annotations
 from cfglint import formulas
 from cfglint.catalog.accelerators import Accelerator
 from cfglint.estimate.result import BatchEstimate, ComputeEstimate
-from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.job import TrainingJob, likely_architecture
 
 ATTENTION_MIXERS = ("full_attention", "sliding_attention", "chunked_attention", "mla")
 
 
 def estimate_compute(job: TrainingJob, batch: BatchEstimate, trained_parameters: int | None = None) -> ComputeEstimate:
     """FLOPs per step from the architecture, seconds where one accelerator and the number of GPUs are known."""
-    architecture = job.architecture
+    architecture = likely_architecture(job)
     if architecture is None or batch.tokens is None or batch.sequence_length is None:
         return ComputeEstimate()
     parameters = architecture.active_parameters or architecture.total_parameters

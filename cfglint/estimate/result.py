@@ -58,14 +58,14 @@ class MemoryEstimate:
     reserved: Interval | None = None
     used: Interval | None = None
     host: Interval | None = None
-    saving: float = 0.0
-    """Bytes of ``host`` that are there while a full state dict is written, on the node of rank 0."""
     phases: dict[str, float] = field(default_factory=dict)
     components: list[Component] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     capacity: int | None = None
     floor: float | None = None
     """Bytes used at least by what is known, where activations are not: weights, gradients, optimizer states, CUDA."""
+    saving: float = 0.0
+    """Bytes of ``host`` that are there while a full state dict is written, on the node of rank 0."""
 
     @property
     def at(self) -> str | None:

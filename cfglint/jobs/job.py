@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
 
 if TYPE_CHECKING:
+    from cfglint.jobs.named_models import NamedModel
     from cfglint.catalog.accelerators import Accelerator
     from cfglint.catalog.architecture import Architecture
 
@@ -32,6 +33,9 @@ class ModelFacts:
     """In words, where the id is not known and the name says what it is: ``X is taken as Y``."""
     format: str | None = None
     """The quantization that such a name states, as it is spelled there: ``GPTQ``, ``bnb-4bit``."""
+    guess: NamedModel | None = None
+    """The known model whose name a path ends in, or a name without an owner is. What lies there may be another: estimates
+    take it, with no verdict that is certain; rules do not."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,13 @@ class Job(FactSet):
 J = TypeVar("J", bound=Job)
 
 WHAT_IF = DerivedOrigin("what if")
+
+
+def likely_architecture(job: Job) -> Architecture | None:
+    """The model's architecture, or that of the model which its name makes likely (:attr:`ModelFacts.guess`)."""
+    if job.model is None or job.model.architecture is not None or job.model.guess is None:
+        return job.architecture
+    return job.model.guess.architecture
 
 
 def with_facts(job: J, **facts: Any) -> J:

@@ -12,7 +12,7 @@ from typing import Any
 from cfglint.catalog.architecture import Architecture, UnknownArchitecture, architecture_from_config
 from cfglint.jobs.facts import CatalogueOrigin, FileOrigin, Origin, SettingOrigin
 from cfglint.jobs.job import Job, ModelFacts, TrainingJob
-from cfglint.jobs.named_models import overlaid, stated_name, trained_model
+from cfglint.jobs.named_models import guessed_model, overlaid, stated_name, trained_model
 
 CONFIG_LIMIT = 4 * 2**20
 """A config.json above 4 MiB is not read."""
@@ -63,10 +63,13 @@ class ModelSearch:
         if found.row is None and told != name:
             mounted = _from_catalogue(told)
             found = mounted if mounted.row is not None else found
-        if found.row is None and isinstance(job, TrainingJob):
-            framework = job.value("framework")
-            return _from_name(name, framework if isinstance(framework, str) else None) or found
-        return found
+        if found.row is not None:
+            return found
+        framework = job.value("framework")
+        named = _from_name(name, framework if isinstance(framework, str) else None)
+        if named is not None and isinstance(job, TrainingJob):
+            return named
+        return replace(found, guess=guessed_model(told))
 
     def _folder(self, origin: Origin, job: Job) -> Path:
         if isinstance(origin, FileOrigin):

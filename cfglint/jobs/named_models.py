@@ -132,6 +132,15 @@ def trained_model(name: str, framework: str | None = None) -> NamedModel | None:
     return _whole(plain, framework)
 
 
+def guessed_model(name: str) -> NamedModel | None:
+    """The publisher's model whose name a path ends in, or which stands without an owner; None for Hub ids of others."""
+    if not is_bare(name):
+        return None
+    base, label = without_format(name)
+    found = published_as(base)
+    return replace(found, format=label) if found is not None else None
+
+
 def _whole(name: str, framework: str | None) -> NamedModel | None:
     from cfglint.catalog.models import find_model
     from cfglint.catalog.presets import shape

@@ -27,7 +27,7 @@ PHASES: Final = ("load", "forward", "backward", "step")
 VERDICT_WORDS: Final = {
     "fits": "fits",
     "tight": "tight: fits as expected, but not with the high end of the estimate",
-    "likely-oom": "probably does not fit: the expected need exceeds the memory, the low end does not",
+    "likely-oom": "probably does not fit: the expected need exceeds the memory",
     "oom": "does not fit: even the low end exceeds the memory",
     "kv-too-small": "starts, but the KV cache cannot hold one request of max_model_len",
     "unknown": "no verdict",

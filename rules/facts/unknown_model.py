@@ -14,7 +14,9 @@ class UnknownModel(Rule):
     """The model is not known, so nothing can be said of its memory.
 
     The model's dimensions are looked for on disk, in the project's ``.cfglint/models``, in the Hugging Face cache and in
-    the catalogue. Where none of them has it, rules that need them stay silent: this line says why, once per model.
+    the catalogue. Where none of them has it, rules that need them stay silent: this line says why, once per model. A path that
+    ends in a known model's name, or such a name without an owner, is taken as that model in estimates, whose verdicts then make
+    no errors.
 
     How sure: looked up. It is information: an unknown model is never an error.
     """
@@ -68,8 +70,11 @@ class UnknownModel(Rule):
         local = model.id.startswith((".", "/", "~")) or model.id.count("/") != 1
         near = [] if local else list(similar_models(model.id, 3))
         why = model.problem or "no facts on this model"
+        message = f"memory and precision of {model.id} cannot be judged: {why}"
+        if model.guess is not None:
+            message = f"{model.id} is taken as {model.guess.id}, as its name says: of its memory nothing is certain"
         yield self.finding(
-            f"memory and precision of {model.id} cannot be judged: {why}",
+            message,
             job.model_id,
             help=(
                 "point at a folder with its config.json, or keep a copy under "

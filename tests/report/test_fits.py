@@ -94,7 +94,7 @@ def test_what_does_not_suffice_is_shown_where_nothing_does() -> None:
     page = as_text([item])
     assert "  not enough, alone or together\n       85.0 GiB (80.0–99.0)     deepspeed: ds_zero2.json" in page
     assert "deepspeed: ds_zero2.json (zero_optimization.stage: 2)\n" in page
-    assert "slow optimizer steps on the CPU; 13.1 GiB of host memory per GPU" in page
+    assert "slow optimizer steps on the CPU; 13.1 GiB of host memory on each node" in page
     item.fit.stacked = [Change("a + b", {}, (*BATCH, *RECOMPUTE), made("fits", 40, 50, 60), cost="slower")]
     page = as_text([item])
     assert "  these fit together\n       50.0 GiB (40.0–60.0)     per_device_train_batch_size: 2, " in page

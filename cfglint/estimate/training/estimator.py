@@ -109,12 +109,17 @@ def estimate_training(job: TrainingJob) -> Estimate:
     memory = MemoryEstimate(missing=list(dict.fromkeys(plan.missing)))
     batch = estimate_batch(job)
     problems = list(plan.problems)
-    if job.model is not None and job.model.problem:
+    guess = job.model.guess if job.model is not None and job.model.architecture is None else None
+    if job.model is not None and job.model.problem and guess is None:
         problems.append(job.model.problem)
     estimate = Estimate(memory=memory, batch=batch, assumptions=[*problems, *plan.assumptions], problems=problems)
     architecture = plan.architecture
     if job.model is not None and job.model.taken_as:
         estimate.assumptions.append(job.model.taken_as)
+    if guess is not None:
+        name = job.model.id if job.model is not None else ""
+        estimate.assumptions.append(f"{name} is taken as {guess.id}, as its name says: no verdict on it is certain")
+        plan.loose.add("model")
     if architecture is not None:
         estimate.parameters = architecture.total_parameters
         if not architecture.tensors and not architecture.total_parameters:
@@ -209,6 +214,8 @@ def estimate_training(job: TrainingJob) -> Estimate:
         memory.host = _host(states.host * max(1, min(ranks, plan.world)), stage.saving.host)
     memory.missing = list(dict.fromkeys(memory.missing))
     memory.verdict, memory.capacity = decide(used, job.hardware.candidates, memory.missing)
+    if guess is not None and memory.verdict == "oom":
+        memory.verdict = "likely-oom"
     if not job.hardware.candidates:
         estimate.assumptions.append("no accelerator is known for this job: no verdict")
     estimate.compute = estimate_compute(job, batch, _active_trained(plan, stage))

@@ -14,8 +14,9 @@ from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, scoring_of
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
+from cfglint.estimate.training.supervised import KERNELS, METRICS, TRANSFORMERS, WIDENS_WEIGHT
 from cfglint.jobs.defaults import in_force
-from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.job import TrainingJob, likely_architecture
 
 RL_METHODS = ("grpo", "ppo", "rloo")
 ADAPTERS = ("lora", "qlora", "dora", "qdora", "adapter", "rslora", "loraplus", "fa")
@@ -141,6 +142,10 @@ class Plan:
     """The same in earlier releases, where which one runs is not known."""
     completion: int | None = None
     """Tokens of a sequence that are scored, where some are not."""
+    metrics: str = ""
+    """What the trainer reads of the returned logits (``supervised.METRICS``)."""
+    widens_head: bool = False
+    """Checkpointed pieces of the head are projected in fp32."""
     reference: str = "none"
     """Where the reference's log-probabilities come from: ``model``, ``adapter``, ``precomputed``, ``none``."""
     small_helpers: bool = False
@@ -270,7 +275,7 @@ def resolve(job: TrainingJob) -> Plan:
     if not known:
         read.loose.add("framework")
     default = f"{profile.name} default" if known else "common default"
-    architecture = job.architecture
+    architecture = likely_architecture(job)
     if architecture is None:
         read.missing.append("model")
     method = _method(read, profile)
@@ -286,7 +291,7 @@ def resolve(job: TrainingJob) -> Plan:
     accumulation = _accumulation(read, micro_batch, ranks.data)
     sequence = tokens or _needed(read, "sequence_length", profile.sequence_length, default)
     evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
-    loss_kernel = _loss_kernel(read, profile, default)
+    loss_kernel = _loss_kernel(read, profile, method, default)
     upcasts = _upcasts(read, method.quantization, profile, ranks.sharding)
     mixes_units = method.adapter and ranks.sharding == "fsdp1" and _mixes_units(read, profile)
     megatron = profile.name == "megatron"
@@ -428,8 +433,10 @@ def _checkpoint_format(read: Reader, profile: Profile, adapts: bool) -> str | No
     model = read.job.model
     if model is None:
         return None
-    own = model.architecture.quantization if model.architecture is not None else None
-    found = _config_format(own) if own is not None else _name_format(model.format)
+    architecture = likely_architecture(read.job)
+    own = architecture.quantization if architecture is not None else None
+    named = model.format or (model.guess.format if model.guess is not None else None)
+    found = _config_format(own) if own is not None else _name_format(named)
     if found is None:
         return None
     origin = "the checkpoint's own" if own is not None else "the checkpoint's name"
@@ -564,7 +571,7 @@ def _weight_dtype(read: Reader, profile: Profile, method: _Method, compute: str 
         read.note("weight_dtype", found, default)
         read.assumptions.append(f"weight_dtype is not stated: {found} ({default})")
         return found
-    architecture = read.job.architecture
+    architecture = likely_architecture(read.job)
     native = _DTYPES.get(architecture.native_dtype or "") if architecture is not None else None
     if native is not None:
         read.note("weight_dtype", native, "the checkpoint's own dtype")
@@ -694,14 +701,29 @@ def _composes_attention(read: Reader, weight: str, compute: str | None) -> bool:
     return (compute or weight) == "bf16" and bool(known) and all(c is not None and c < (8, 0) for c in known)
 
 
-def _loss_kernel(read: Reader, profile: Profile, default: str) -> str:
-    """Stated, or the framework's; torchtitan compiles the loss with the model since Oct 2024, which every release does."""
+def _loss_kernel(read: Reader, profile: Profile, method: _Method, default: str) -> str:
+    """Stated, or the framework's; torchtitan compiles the loss with the model since Oct 2024, which every release does.
+
+    TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known.
+    """
     if profile.compiles_loss and read.flag("compile", False) and read.job.value("loss_kernel") is None:
         if read.text("framework_version") is not None:
             read.note("loss_kernel", "compiled", default)
             return "compiled"
         read.loose.add("loss_kernel")
-    return read.text("loss_kernel", profile.loss_kernel) or "torch"
+    kernel = profile.loss_kernel
+    release = _trl_release(read, profile)
+    if release is not None and method.objective == "sft":
+        kernel = held_in(KERNELS, release)
+        default = f"trl {release}"
+    return read.text("loss_kernel", kernel, default if kernel != profile.loss_kernel else "") or "torch"
+
+
+def _trl_release(read: Reader, profile: Profile) -> str | None:
+    """The release of TRL, where the job runs TRL's trainers and says which."""
+    if profile.name != "trl":
+        return None
+    return read.text("framework_version") or read.job.versions.get("trl")
 
 
 def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -> dict[str, Any]:
@@ -713,6 +735,7 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
     if profile.name == "trl":
         release = read.text("framework_version") or release
     objective, scoring, earlier = method.objective, None, None
+    trains = profile.name == "trl" and objective == "sft" and release is not None
     if profile.log_probabilities == "trl":
         scoring = scoring_of(objective, release)
         if release is None and scoring is not None and objective != "sft":
@@ -722,9 +745,11 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
         scoring = scoring_of(objective, release)
     elif objective in PREFERENCE and objective not in ("reward", "rm"):
         scoring = profile.log_probabilities
-    if scoring is not None and (loss_kernel == "fused_linear") != (scoring.form == "tiled"):
-        # a cross entropy over logits, or Liger's losses
-        scoring = None if loss_kernel == "fused_linear" or objective == "sft" else scoring
+    if scoring is not None and objective == "sft":
+        # ``chunked_nll`` is another name for the fused head; a stated cross entropy is over logits
+        scoring = scoring if loss_kernel in ("fused_linear", "checkpointed") else None
+    elif scoring is not None and loss_kernel == "fused_linear" and scoring.form != "tiled":
+        scoring = None  # Liger's losses
     reference = read.text("reference")
     if reference is None:
         by_default = REFERENCES.get(objective, ())
@@ -738,6 +763,8 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
         "earlier_scoring": earlier,
         "completion": read.count("completion_length", None),
         "reference": reference,
+        "metrics": held_in(METRICS, release) if trains and loss_kernel == "torch" else "",
+        "widens_head": bool(trains and held_in(WIDENS_WEIGHT, release)),
     }
 
 
@@ -763,7 +790,9 @@ def _transformers_version(read: Reader, profile: Profile) -> str | None:
         stated = None
     if profile.name in ("transformers", "peft"):
         return stated or read.job.versions.get("transformers")
-    return read.job.versions.get("transformers")
+    found = read.job.versions.get("transformers")
+    release = _trl_release(read, profile)
+    return found or (held_in(TRANSFORMERS, release) or None if release is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
