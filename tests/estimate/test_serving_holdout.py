@@ -415,15 +415,27 @@ def test_laws_of_nvidia_devices_on_rocm() -> None:
     assert any("NVIDIA" in text for text in estimate.assumptions)
 
 
-def test_an_unknown_family_may_be_published_in_fp8() -> None:
-    """GLM-5.3-Flash at TP 8 logged 38.24 GiB of weights and 81.79 GiB of cache; its row has neither tensors nor a sourced dtype."""
+def test_glm_5_3_flash_by_its_tensors() -> None:
+    """At TP 8 it logged 38.24 GiB of weights, 81.79 GiB of cache and 7,228,559 tokens."""
     serving = serving_of(
         framework_version="0.28.1", model="zai-org/GLM-5.3-Flash", gpu="H200", gpus_per_node=8, tensor_parallel_size=8,
         gpu_memory_utilization=0.9, max_model_len=131072,
     )  # fmt: skip
-    assert serving.kv_cache is not None and serving.weights is not None
-    assert serving.weights / GIB == pytest.approx(74.8, abs=0.1)
+    assert serving.kv_cache is not None and serving.weights is not None and serving.kv_tokens is not None
+    assert serving.weights / GIB == pytest.approx(38.24, rel=0.025)
     assert serving.kv_cache.low / GIB <= 81.79 <= serving.kv_cache.high / GIB
+    assert serving.kv_tokens.expected == pytest.approx(7_228_559, rel=0.05)
+
+
+def test_an_unknown_family_may_be_published_in_fp8() -> None:
+    """Its row has neither tensors nor a sourced dtype: the cache may have what half the weights would leave."""
+    serving = serving_of(
+        framework_version="0.28.1", model="Qwen/Qwen3.8-Flash-Next", gpu="H200", gpus_per_node=8, tensor_parallel_size=8,
+        gpu_memory_utilization=0.9, max_model_len=131072,
+    )  # fmt: skip
+    assert serving.kv_cache is not None and serving.weights is not None
+    assert serving.weights / GIB == pytest.approx(41.9, abs=0.1)
+    assert serving.kv_cache.high >= serving.kv_cache.expected + serving.weights / 2
 
 
 @pytest.mark.parametrize(
