@@ -173,14 +173,16 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_fsdp_1_gathers_the_outer_group_and_a_block_to_save() -> None:
-    stage = fullest_stage(resolve(training_job(**{**LORA, **FULL, "fsdp_version": 1})))
-    assert stage is not None
+def test_fsdp_1_gathers_unit_by_unit_and_keeps_the_outer_one_for_shards() -> None:
+    facts = {**LORA, **FULL, "fsdp_version": 1}
+    full, sharded = (fullest_stage(resolve(training_job(**facts, state_dict=kind))) for kind in ("full", "sharded"))
+    assert full is not None and sharded is not None
     outer = 2 * QWEN["vocab_size"] * QWEN["hidden_size"]
     total = estimate(**FULL, fsdp_version=1).parameters
     assert total is not None
     block = (total - outer) / QWEN["num_hidden_layers"]
-    assert stage.peak.phases["save"] - stage.states.resident == pytest.approx((outer + block) * 4, rel=0.001)
+    extras = [stage.peak.phases["save"] - stage.states.resident for stage in (full, sharded)]
+    assert extras == [pytest.approx(outer * 4, rel=0.001), pytest.approx((outer + block) * 4, rel=0.001)]
 
 
 def test_each_unit_is_whole_while_fsdp_1_cuts_it() -> None:

@@ -26,8 +26,9 @@ class Saving:
 def saving_of(plan: Plan, parameters: Parameters, states: States, layers: int) -> Saving:
     """What a checkpoint needs of this stage's parameters.
 
-    FSDP 1 gathers the outer group and one block at a time in the dtype they are stored in, for full and for sharded state
-    dicts (torch 2.13 ``distributed/fsdp/_state_dict_utils.py``, ``_common_unshard_pre_state_dict_hook``). FSDP 2 gathers a
+    FSDP 1 gathers unit by unit in the dtype they are stored in (torch 2.13 ``distributed/fsdp/_unshard_param_utils.py``). For a
+    full state dict each leaves for rank 0's host at once; for a sharded one the outer group stays while its blocks follow
+    (``_state_dict_utils.py``: ``_full_pre_state_dict_hook``, ``_sharded_pre_state_dict_hook``). FSDP 2 gathers a
     full state dict tensor by tensor (``distributed/_state_dict_utils.py``, ``_iterate_state_dict``) and a sharded one not at
     all. DeepSpeed's stage 3 gathers 16-bit weights module by module (``runtime/engine.py``,
     ``_zero3_consolidated_16bit_state_dict``). A full state dict waits on rank 0's host: the weights, then the optimizer's
@@ -38,8 +39,8 @@ def saving_of(plan: Plan, parameters: Parameters, states: States, layers: int) -
     stored = stored_bytes(plan)
     device = 0.0
     if plan.sharding == "fsdp1":
-        outer = outer_elements(parameters)
-        device = (outer + (parameters.linear + parameters.experts + parameters.rest) / layers) * stored
+        units = (outer_elements(parameters), (parameters.linear + parameters.experts + parameters.rest) / layers)
+        device = (max(units) if plan.state_dict == "full" else sum(units)) * stored
     elif plan.sharding == "fsdp2" and plan.state_dict == "full":
         device = parameters.largest * stored
     elif plan.sharding == "zero3" and plan.state_dict == "full":
