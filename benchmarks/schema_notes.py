@@ -475,6 +475,20 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "loss_kernel": {"type": "str | None", "choices": ["torch", "compiled", "triton", "chunked", "fused_linear"]},
         "compile": {"type": "bool | None"},
         "optimizer_foreach": {"type": "bool | None"},
+        "gradient_dtype": {
+            "type": "str | None",
+            "choices": ["fp32", "bf16"],
+            "note": "Of gradient buffers where the framework makes them (Megatron).",
+        },
+        "optimizer_state_dtype": {
+            "type": "str | None",
+            "choices": ["fp32", "bf16", "fp16", "fp8"],
+            "note": "Of Adam's moments.",
+        },
+        "precision_aware_optimizer": {
+            "type": "bool | None",
+            "note": "Megatron: the optimizer itself holds what fp32 copies have beyond 16 bits.",
+        },
         "optimizer_in_backward": {"type": "bool | None"},
         "activation_offloading": {"type": "bool | None"},
         "upcast_unquantized": {"type": "bool | None"},

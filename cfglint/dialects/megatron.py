@@ -112,7 +112,7 @@ def read_arguments(reading: Reading, facts: FactReader, *, script: str = "") -> 
     stated = reading.facts.stated
     for fact, value in (
         ("gradient_checkpointing", "none"), ("tensor_parallel_size", 1), ("pipeline_parallel_size", 1), ("max_grad_norm", 1.0),
-        ("optimizer", "adamw_torch_fused"),
+        ("optimizer", "adamw_torch_fused"), ("precision_aware_optimizer", False),
     ):  # fmt: skip
         if not stated(fact):
             facts.default(fact, value, "megatron")

@@ -38,6 +38,7 @@ _SCHEDULES: Final = {
     "inverse-square-root": "inverse_sqrt",
 }  # fmt: skip
 
+_MOMENT_BYTES: Final = {"fp8": 1, "fp16": 2, "bf16": 2, "fp32": 4}
 _OPTIMIZERS: Final = {
     "adam": "adamw_torch_fused", "fused_adam": "adamw_torch_fused", "distributed_fused_adam": "adamw_torch_fused",
     "megatron_fused_adam": "adamw_torch_fused", "adamw": "adamw_torch_fused", "mcore_distributed_optim": "adamw_torch_fused",
@@ -105,6 +106,21 @@ def state_schedule(facts: FactReader) -> None:
         facts.state("optimizer", _OPTIMIZERS[name.lower()], "optimizer")
     if facts.on("optimizer_cpu_offload"):
         facts.state("offload_optimizer", "cpu", "optimizer_cpu_offload")
+    state_optimizer_precision(facts)
+
+
+def state_optimizer_precision(facts: FactReader) -> None:
+    """Dtypes of moments and gradient buffers (``optimizer_config.py``, ``training/arguments.py``); moments of two dtypes count as the wider."""
+    facts.boolean("precision_aware_optimizer", "use_precision_aware_optimizer")
+    if facts.on("use_precision_aware_optimizer"):
+        moments = [text(facts.value(key)) or "fp32" for key in ("exp_avg_dtype", "exp_avg_sq_dtype")]
+        widest = max((m for m in moments if m in _MOMENT_BYTES), key=_MOMENT_BYTES.__getitem__, default=None)
+        if widest is not None and facts.given("exp_avg_dtype"):
+            facts.state("optimizer_state_dtype", widest, "exp_avg_dtype")
+    for key, value in (("grad_reduce_in_bf16", True), ("main_grads_dtype", "bf16"), ("grad_reduce_in_fp32", False)):
+        stated = text(facts.value(key)) if isinstance(value, str) else boolean(facts.value(key))
+        if stated == value and stated is not None:
+            facts.state("gradient_dtype", "bf16", key)
 
 
 def state_precision(facts: FactReader) -> None:

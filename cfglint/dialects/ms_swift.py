@@ -383,6 +383,7 @@ def _state_megatron(facts: FactReader, arguments: bool) -> None:
         ("weight_dtype", "bf16"), ("compute_dtype", "bf16"), ("master_weights", True), ("attention", "flash2"),
         ("optimizer", "adamw_torch_fused"), ("lr_scheduler", "cosine"), ("weight_decay", 0.1), ("max_grad_norm", 1.0),
         ("loss_kernel", "triton"), ("trains_vision", False), ("expert_tensor_parallel_size", 1),
+        ("precision_aware_optimizer", False),
     ):  # fmt: skip
         if not stated(fact):
             facts.default(fact, value, "ms-swift")

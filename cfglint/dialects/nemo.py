@@ -302,6 +302,7 @@ def _read_bridge(document: Document, root: Mapping) -> Reading:
     megatron_core.state_schedule(facts.under("optimizer"))
     schedule = facts.under("scheduler")
     megatron_core.state_schedule(schedule)
+    megatron_core.state_optimizer_precision(facts.under("ddp"))
     if (on := boolean(facts.value("ddp", "use_distributed_optimizer"))) is not None:
         facts.state("zero_stage", 1 if on else 0, "ddp", "use_distributed_optimizer")
     precision = text(facts.value("mixed_precision"))

@@ -134,6 +134,7 @@ def read_bridge_command(started: Program, launch: Launch) -> Iterator[Reading]:
     megatron_core.state_memory(facts.under("model"))
     megatron_core.state_schedule(facts.under("optimizer"))
     megatron_core.state_schedule(facts.under("scheduler"))
+    megatron_core.state_optimizer_precision(facts.under("ddp"))
     for section in ("ddp", "optimizer"):
         if (on := boolean(facts.value(section, "use_distributed_optimizer"))) is not None:
             facts.state("zero_stage", 1 if on else 0, section, "use_distributed_optimizer")

@@ -163,7 +163,14 @@ class TrainingJob(Job):
     weight_dtype = FactField[str]("dtype parameters are stored in: fp32, bf16, fp16, fp8")
     compute_dtype = FactField[str]("autocast or engine dtype: bf16, fp16, fp8, or null for none (value 'none')")
     master_weights = FactField[bool]("an fp32 copy beside 16-bit weights")
+    gradient_dtype = FactField[str]("dtype of gradient buffers where the framework makes them (Megatron): fp32, bf16")
     optimizer = FactField[str]("Hugging Face name")
+    optimizer_state_dtype = FactField[str](
+        "dtype of Adam's moments where it is not that of what is stepped: bf16, fp16, fp8"
+    )
+    precision_aware_optimizer = FactField[bool](
+        "Megatron: the optimizer itself holds what fp32 copies have beyond 16 bits"
+    )
     micro_batch_size = FactField[int]()
     gradient_accumulation_steps = FactField[int]()
     global_batch_size = FactField[int]("sequences per optimizer step, where a file states it")

@@ -57,6 +57,18 @@ def test_experts_are_split_like_the_other_layers_unless_told_otherwise(more: str
     assert reading.facts.value("expert_tensor_parallel_size") == splits
 
 
+def test_dtypes_of_gradient_buffers_and_moments() -> None:
+    facts = readings_of(SCRIPT.replace("{more}", ""))["megatron"].facts
+    assert facts.value("precision_aware_optimizer") is False
+    assert facts.value("gradient_dtype") is None and facts.value("optimizer_state_dtype") is None
+    more = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --main-grads-dtype bf16"
+    facts = readings_of(SCRIPT.replace("{more}", more))["megatron"].facts
+    assert facts.value("precision_aware_optimizer") is True
+    assert (facts.value("gradient_dtype"), facts.value("optimizer_state_dtype")) == ("bf16", "bf16")
+    wider = readings_of(SCRIPT.replace("{more}", "--use-precision-aware-optimizer --exp-avg-dtype fp16"))["megatron"]
+    assert wider.facts.value("optimizer_state_dtype") == "fp32"
+
+
 LLAMA = (
     "--swiglu --disable-bias-linear --normalization RMSNorm --use-rotary-position-embeddings --group-query-attention "
     "--num-query-groups 4 --untie-embeddings-and-output-weights --tokenizer-type NullTokenizer --vocab-size 32000 "

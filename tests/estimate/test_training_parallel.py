@@ -130,3 +130,27 @@ def test_an_embedding_that_is_a_unit_of_its_own_is_gathered_alone() -> None:
     table = 32000 * 4096 * 2
     # neither table is there while blocks run forward
     assert whole.peak.phases["forward"] - apart.peak.phases["forward"] == pytest.approx(2 * table, rel=0.001)
+
+
+def test_megatron_dtypes_of_gradients_moments_and_masters() -> None:
+    """bf16 buffers, bf16 moments, and 16 bits beside a bf16 weight where the optimizer is precision-aware."""
+    parameters = 7.2417e9
+    plain = {c.name: c.bytes for c in memory(**MEGATRON).components}
+    found = memory(**MEGATRON, gradient_dtype="bf16", optimizer_state_dtype="bf16", precision_aware_optimizer=True)
+    narrow = {c.name: c.bytes for c in found.components}
+    for name, wide, small in (
+        ("gradients", 4, 2),
+        ("master weights", 4 / 8, 2 / 8),
+        ("optimizer states", 8 / 8, 4 / 8),
+    ):
+        assert plain[name] == pytest.approx(wide * parameters, rel=0.001), name
+        assert narrow[name] == pytest.approx(small * parameters, rel=0.001), name
+
+
+def test_megatron_leaves_fp32_copies_on_the_device_unless_the_optimizer_is_precision_aware() -> None:
+    """``HybridDeviceOptimizer`` copies the shards it is handed: fp32 ones, which stay, or the 16-bit weights."""
+    facts = {**MEGATRON, "offload_optimizer": "cpu"}
+    stays = {c.name: c.bytes for c in memory(**facts, precision_aware_optimizer=False).components}
+    goes = {c.name: c.bytes for c in memory(**facts, precision_aware_optimizer=True).components}
+    assert stays["master weights"] == pytest.approx(7.2417e9 * 4 / 8, rel=0.001)
+    assert "master weights" not in goes and "optimizer states" not in stays

@@ -91,7 +91,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         weights += f" + adapters {billions(trainable)} × {DTYPE_BYTES[trainable_dtype(plan)]:g} bytes"
     rows.append(("weights", states.weights, weights))
     if states.masters:
-        rows.append(("masters", states.masters, f"{billions(trainable)} × 4 bytes{shard}"))
+        rows.append(("masters", states.masters, f"{billions(trainable)} × {states.master_bytes:g} bytes{shard}"))
     if states.optimizer:
         per = states.optimizer / max(1.0, trainable * partition_share(plan, parameters))
         rows.append(

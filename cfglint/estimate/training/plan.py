@@ -80,6 +80,12 @@ class Plan:
     master_weights: bool
     optimizer: str
     foreach: bool | None
+    gradient_dtype: str | None
+    """Of Megatron's gradient buffers, where it is stated."""
+    state_dtype: str | None
+    """Of the optimizer's moments, where it is stated."""
+    precision_aware: bool | None
+    """Megatron's optimizer holds the low 16 bits beside 16-bit weights, and no fp32 copies of what it keeps on the host."""
     in_backward: bool
     micro_batch: int | None
     accumulation: int
@@ -320,6 +326,9 @@ def resolve(job: TrainingJob) -> Plan:
         master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
         optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
         foreach=read.get("optimizer_foreach"),
+        gradient_dtype=_stored_dtype(read, "gradient_dtype"),
+        state_dtype=_stored_dtype(read, "optimizer_state_dtype"),
+        precision_aware=read.get("precision_aware_optimizer"),
         in_backward=read.flag("optimizer_in_backward", False),
         micro_batch=micro_batch,
         accumulation=accumulation,
@@ -554,6 +563,11 @@ def _compute_dtype(read: Reader, profile: Profile, method: _Method, default: str
         found = _DTYPES.get(weight, "bf16") if isinstance(weight, str) else "bf16"
         read.assumptions.append(f"compute_dtype is not stated: autocast in {found} over the quantized base ({default})")
     return None if found == "fp32" else found
+
+
+def _stored_dtype(read: Reader, fact: str) -> str | None:
+    found = read.text(fact)
+    return _DTYPES.get(found) if found is not None else None
 
 
 def _weight_dtype(read: Reader, profile: Profile, method: _Method, compute: str | None, default: str) -> str:

@@ -28,6 +28,8 @@ class States:
     workspace: float
     gradient_bytes: float
     """Bytes of one gradient element."""
+    master_bytes: float
+    """Bytes of what is held of one element beside its 16-bit weight."""
     trainable: float
     paged: float = 0.0
     """Optimizer states in unified memory, which move to the host when the device is full."""
@@ -148,21 +150,28 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     mastered = plan.sharding.startswith("zero") if plan.adapter else plan.master_weights and plan.weight_dtype != "fp32"
     state = 4.0 if mastered else stored
     gradient = 4.0 if mastered and plan.profile.main_grads_fp32 and not plan.adapter else stored
+    master = 4.0
+    if mastered and plan.profile.main_grads_fp32:
+        gradient = DTYPE_BYTES[plan.gradient_dtype] if plan.gradient_dtype else gradient
+        # TransformerEngine's FusedAdam: ``store_param_remainders``
+        master = 2.0 if plan.precision_aware and plan.weight_dtype == "bf16" else master
+    moment = DTYPE_BYTES[plan.state_dtype] if plan.state_dtype else state
     own = _weights(plan, p, trainable)
     whole = own + _copies(plan, p, own, trainable)
     part = partition_share(plan, p)
-    optimizer = trainable * (kind.factors * state + kind.block_bytes)
+    optimizer = trainable * (kind.factors * moment + kind.block_bytes)
     if kind.factored and not plan.adapter:
         optimizer += p.rows_columns * 4
     if kind.embeddings_fp32 and not plan.adapter and plan.profile.modeling:
         optimizer += p.embedding * (8 - kind.block_bytes)
     states = States(
         weights=whole * (partition_share(plan, p, weights=True) if plan.shards_weights else 1.0) + _buffers(plan),
-        masters=trainable * 4 * part if mastered else 0.0,
+        masters=trainable * master * part if mastered else 0.0,
         gradients=trainable * gradient * (part if plan.shards_gradients else 1.0),
         optimizer=optimizer * part,
         workspace=_workspace(plan, p, kind, trainable * part, state),
         gradient_bytes=gradient,
+        master_bytes=master,
         trainable=trainable,
         all_weights=own,
         all_optimizer=optimizer,
@@ -186,7 +195,9 @@ def _offloaded(plan: Plan, states: States, part: float) -> States:
         elif plan.profile.distributed_optimizer:
             moved += states.trainable * part * 4  # copies of the gradients, whose buffer stays on the device
         host = states.host + (moved if plan.offload_optimizer == "cpu" else 0.0)
-        states = replace(states, masters=0.0, optimizer=0.0, workspace=0.0, gradients=gradients, host=host)
+        # Megatron's HybridDeviceOptimizer copies what it is handed to the host: fp32 copies, unless it makes them itself
+        masters = states.masters if plan.profile.distributed_optimizer and plan.precision_aware is False else 0.0
+        states = replace(states, masters=masters, optimizer=0.0, workspace=0.0, gradients=gradients, host=host)
     if plan.offload_parameters in ("cpu", "nvme"):
         host = states.host + (states.weights if plan.offload_parameters == "cpu" else 0.0)
         states = replace(states, weights=0.0, host=host)
