@@ -30,6 +30,8 @@ QUERYLESS: Final = frozenset({*RECURRENT, "conv"})
 """Mixers that project their input at once, and call no part of it query, key or value."""
 _KERNEL_SLOTS: Final = {"mlp": {"gate", "up", "down"}, "qkv": {"q", "k", "v"}, "o": {"o"}}
 """Projections that must all have adapters for a kernel to be patched in (axolotl ``monkeypatch/lora_kernels.py``)."""
+MOST_PIECES: Final = 64
+"""Pieces of a chunked loss that are written one by one."""
 RECURRENT_HEAD: Final = 64
 """Head size of a recurrent mixer where it stands in for attention; only its product with the heads matters."""
 
@@ -123,9 +125,9 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         train_base=not plan.adapter,
         packed=packed,
         packed_keeps=packed and plan.keeps_packed_inputs is not False,
-        packed_copies=2 if packed and profile.quantizes_fp16 and weight != "fp16" else 1,
+        packed_copies=_unpacked_copies(plan, weight) if packed else 1,
         attention=attention,
-        expand_kv=mask,
+        expand_kv=mask or profile.expands_kv,
         joins_qkv=profile.joins_qkv,
         composed=plan.composes_attention,
         mask=mask,
@@ -143,6 +145,17 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         lora_dropout=plan.lora_dropout,
         cuda=cuda,
     )
+
+
+def _unpacked_copies(plan: Plan, dtype: str) -> int:
+    """Copies of a quantized weight that are there while it is unpacked.
+
+    torchao ``dtypes/nf4tensor.py``, ``get_original_weight``: two index tensors of eight bytes for every other element,
+    their values, these scaled, and both stacked: 14 bytes an element.
+    """
+    if plan.profile.unpacks_in_steps and plan.quantization in ("nf4", "nf4-double") and not plan.compile:
+        return 7
+    return 2 if plan.profile.quantizes_fp16 and dtype != "fp16" else 1
 
 
 def _classifies(plan: Plan, architecture: Architecture) -> bool:
@@ -172,6 +185,10 @@ def activations_of(
     style, known = style_of(architecture)
     if style.own_loss and plan.transformers_5:
         style = replace(style, own_loss=False)
+    if plan.profile.splits_projections:
+        style = replace(style, fused_qkv=False, fused_gate_up=False, rotary_cat=False)
+    if plan.profile.caps_before_head:
+        style = replace(style, logit_cap=False)
     numerics = numerics_of(plan, style, cuda)
     if plan.adapter:
         numerics = replace(
@@ -256,12 +273,13 @@ def activations_of(
                 ),
                 trainable=not plan.adapter,
                 tokens=batch if _classifies(plan, architecture) else batch * sequence,
-                chunks=8,
+                chunks=_pieces(plan, sequence),
+                splits_logits=plan.profile.chunk_tokens > 0 and not plan.adapter,
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
                 upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
                 shift_copy=plan.shifts_copy,
-                keeps_logits=plan.loss_holds_logits,
+                keeps_logits=plan.loss_holds_logits and not plan.profile.widens_in_model,
                 autocast=plan.compute_dtype is not None,
                 saves_log_probabilities=not plan.compile,
                 packed=packed_head,
@@ -278,6 +296,12 @@ def activations_of(
     if plan.profile.hold_logits:
         carried = sum(run.footprint.held * run.count for run in runs if not run.checkpointed)
     return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried)
+
+
+def _pieces(plan: Plan, sequence: int) -> int:
+    """Pieces of the chunked loss; of a long sequence they are put together, so that the work does not grow."""
+    tokens = plan.profile.chunk_tokens
+    return min(MOST_PIECES, -(-sequence // tokens)) if tokens else 8
 
 
 def _scoring(plan: Plan) -> Scoring | None:

@@ -365,7 +365,7 @@ class BlockWriter:
         if numerics.autocast:
             q, k, v = (tape.to(x, numerics.autocast) for x in (q, k, v))
         # a single key and value head is repeated by a view (``repeat_kv``), which eager's products copy all the same
-        one_head = numerics.modeling and shape.kv_heads == 1
+        one_head = shape.kv_heads == 1
         broadcast = one_head and (style.math_attention or numerics.attention == "sdpa")
         repeated = (
             shape.heads > shape.kv_heads

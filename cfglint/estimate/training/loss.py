@@ -23,6 +23,8 @@ class Head:
     trainable: bool
     tokens: int
     chunks: int = 1
+    splits_logits: bool = False
+    """The logits are made whole and split for the loss; else the hidden states are split for the head."""
     hold_logits: bool = False
     holds_wide_logits: bool = False
     """The training loop keeps the model's output alive through backward."""
@@ -147,33 +149,43 @@ def _own_loss(writer: BlockWriter, logits: Value, head: Head) -> Value:
 
 
 def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
-    """The head and the loss applied to pieces of the sequence; what each piece saves stays until backward."""
+    """The head, and the loss after it, in pieces: gradients of all pieces' logits are there before the first goes through
+    the head, as the engine runs what was made last first."""
     tape = writer.tape
     elements = head.tokens * head.vocabulary
     piece = elements / head.chunks
     weight = _weight(writer, head)
     before = tape.op((), elements, "fp32") if head.holds_wide_logits else None
-    logits = tape.linear(hidden, weight, elements)
+    logits: tuple[Value, ...]
+    if head.splits_logits:
+        logits = (tape.linear(hidden, weight, elements),)
+    else:
+        logits = tape.linears(tape.split(hidden, *[hidden.elements / head.chunks] * head.chunks), weight, piece)
     if before is not None:
-        # the loop's name is bound to the new logits when the model has returned them
-        logits = tape.op((logits,), elements, "fp32", backward_temp=-elements * DTYPE_BYTES[logits.dtype])
-        tape.keep(before)
-    size = DTYPE_BYTES[logits.dtype]
+        # converted when the model returns them, and bound to the loop's name in place of those of the micro-step before
+        wide = tuple(tape.to(part, "fp32") for part in logits)
+        tape.keep(before, *logits)
+        logits = wide
     if head.hold_logits:
-        tape.hold(logits)
-    if head.saves_log_probabilities:
-        kept = "fp32" if head.upcast else logits.dtype
-        # backward goes piece by piece: what is saved of one goes as its gradients come
-        saved = tape.op(
-            (logits,),
-            elements,
-            kept,
-            save_output=True,
-            forward_temp=piece * 4 if head.upcast and size < 4 else 0.0,
-            backward_temp=piece * 8 - elements * (size + DTYPE_BYTES[kept]),
-        )
-        return tape.op((saved,), 1, "fp32", backward_temp=-elements * DTYPE_BYTES[kept])
-    return tape.op((logits,), 1, "fp32", save=(logits,), backward_temp=piece * size - elements * size)
+        for part in logits:
+            tape.hold(part)
+    whole = logits
+    if head.splits_logits:
+        flat = tape.slice(logits[0], elements)
+        if writer.shape.batch > 1:
+            flat = tape.op((flat,), elements, flat.dtype)
+        whole = (flat,)
+        logits = tape.split(flat, *[piece] * head.chunks)
+    losses = []
+    for part in logits:
+        if head.saves_log_probabilities:
+            wide_part = tape.to(part, "fp32") if head.upcast else part
+            losses.append(tape.op((tape.unary(wide_part, save="output"),), 1, "fp32"))
+        else:
+            losses.append(tape.op((part,), 1, "fp32", save=(part,)))
+    total = tape.op(tuple(losses), 1, "fp32")
+    tape.keep(*whole)
+    return total
 
 
 def _fused_linear(writer: BlockWriter, hidden: Value, head: Head) -> Value:

@@ -101,7 +101,7 @@ def count_parameters(
             found.outside += elements
         elif tensor.role == "expert" and not separate_experts(plan):
             found.experts += elements
-        elif tensor.linear or tensor.role == "expert":
+        elif (tensor.linear or tensor.role == "expert") and not _left_alone(architecture, plan, tensor, targets):
             found.linear += elements
         else:
             found.rest += elements
@@ -122,8 +122,10 @@ def count_parameters(
         if plan.adapter and tensor.module not in taken and _targeted(tensor, plan, targets):
             rows, columns = tensor.shape
             sides = rows + columns
-            if plan.profile.joins_qkv and "qkv" in _slot(tensor):
+            if _adapts_parts(plan, tensor):
                 sides = _joined_sides(architecture, plan, columns)
+            elif plan.profile.splits_projections and "gate_up" in _slot(tensor):
+                sides += columns
             found.adapter += on_rank(tensor, plan, plan.lora_rank * sides * tensor.count * times)
             if plan.dora:
                 found.adapter += on_rank(tensor, plan, rows * tensor.count * times)
@@ -164,6 +166,15 @@ def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Paramete
         )
         found.largest_adapter = plan.lora_rank * max(architecture.hidden_size, architecture.intermediate_size)
     return found
+
+
+def _left_alone(
+    architecture: Architecture, plan: Plan, tensor: Tensor, targets: tuple[frozenset[str], frozenset[str]]
+) -> bool:
+    """Whether quantization leaves a projection alone because it has no adapter."""
+    if plan.quantization is None or architecture.model_type not in plan.profile.quantizes_adapted:
+        return False
+    return not _targeted(tensor, plan, targets)
 
 
 def separate_experts(plan: Plan) -> bool:
@@ -215,8 +226,13 @@ def _targets(architecture: Architecture, plan: Plan) -> tuple[frozenset[str], fr
     return direct, slots_of(tuple(names - direct))
 
 
+def _adapts_parts(plan: Plan, tensor: Tensor) -> bool:
+    """Whether queries, keys and values that one tensor of the checkpoint holds have adapters of their own."""
+    return (plan.profile.joins_qkv or plan.profile.splits_projections) and "qkv" in _slot(tensor)
+
+
 def _joined_sides(architecture: Architecture, plan: Plan, columns: int) -> int:
-    """Inputs and outputs of the factors of a joined projection whose parts carry adapters of their own (litgpt)."""
+    """Inputs and outputs of the factors of a joined projection whose parts carry adapters of their own."""
     width = architecture.head_dim
     parts = {
         "q": architecture.num_attention_heads * width,
@@ -233,7 +249,7 @@ def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozens
     if plan.lora_all_linear:
         return tensor.role != "router" or bool(tensor.stack)
     direct, aliases = targets
-    if plan.profile.joins_qkv and "qkv" in _slot(tensor):
+    if _adapts_parts(plan, tensor):
         return bool(aliases & {"q", "k", "v"})
     return tensor.module in direct or bool(_slot(tensor) & aliases)
 
@@ -242,7 +258,7 @@ def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
     """The projections of a block that carry an adapter."""
     if not plan.adapter:
         return frozenset()
-    if plan.profile.joins_qkv:
+    if plan.profile.joins_qkv or plan.profile.splits_projections:
         return plan.lora_slots  # one layout for all models
     if (plan.lora_all_linear and not _taken_names(architecture, plan)) or not architecture.tensors:
         return plan.lora_slots

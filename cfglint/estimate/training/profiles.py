@@ -45,7 +45,19 @@ class Profile:
     joins_qkv: bool = False
     """One projection makes queries, keys and values of any model, and keys and values are repeated to all heads (litgpt)."""
     composes_capped: bool = False
-    """Attention with soft-capped scores is written out, whatever kernel is asked for (litgpt)."""
+    """Attention with soft-capped scores is written out, whatever kernel is asked for (litgpt, torchtune)."""
+    caps_before_head: bool = False
+    """The cap on logits is laid on the hidden states before the head (torchtune's ``Gemma2FinalNorm``)."""
+    splits_projections: bool = False
+    """Projections that the family's checkpoint joins are modules of their own (torchtune)."""
+    expands_kv: bool = False
+    """Keys and values are copied to all query heads before attention."""
+    chunk_tokens: int = 0
+    """Tokens of a sequence in one piece of the chunked loss; 0: eight pieces, whatever the length (torchtune)."""
+    unpacks_in_steps: bool = False
+    """NF4 weights are unpacked by torch operations, unless they are compiled into one (torchao)."""
+    widens_in_model: bool = False
+    """The model itself returns fp32 logits, so those in 16 bits are gone before the loss."""
     pads_dynamically: bool = True
     """Batches are as long as their longest sample; a plain loop is taken at its word."""
     may_fuse_backward: bool = False
@@ -58,6 +70,8 @@ class Profile:
     """Releases in which a model that Liger patched makes all logits in evaluation: ``always``, or a range of the framework's own
     (trl) or of transformers."""
     quantizes_head: bool = False
+    quantizes_adapted: frozenset[str] = frozenset()
+    """Families of which only projections with adapters are quantized."""
     nf4_double: bool = False
     """NF4 always has its constants quantized again (torchao)."""
     loops_adam: bool = False
@@ -226,6 +240,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norms_follow_autocast=False,
         nf4_double=True,
         may_fuse_backward=True,
+        # modules/attention.py, models/phi3, models/gemma2; modules/transformer.py ``unembed``
+        expands_kv=True,
+        splits_projections=True,
+        composes_capped=True,
+        caps_before_head=True,
+        unpacks_in_steps=True,
+        quantizes_adapted=frozenset({"qwen2"}),  # models/qwen2/_component_builders.py (0.6.1)
+        widens_in_model=True,
     ),
     # torchtitan/models/llama3/infra/parallelize.py, apply_tp: norms are SequenceParallel, blocks get and give Shard(1)
     "torchtitan": Profile(
@@ -257,6 +279,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         old_bitsandbytes="<0.5.5",
         quantizes_fp16=True,
         mixes_units="<0.5.8",  # finetune/lora.py, the auto_wrap_policy; March 2025
+        chunk_tokens=128,
         holds_wide_logits=True,
         joins_qkv=True,
         composes_capped=True,

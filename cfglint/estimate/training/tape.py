@@ -57,7 +57,7 @@ class Weight:
 
 
 class _Node:
-    __slots__ = ("alias", "backward_temp", "forward_temp", "inputs", "output", "saved", "weight")
+    __slots__ = ("alias", "backward_temp", "forward_temp", "inputs", "leaf", "output", "saved", "weight")
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class _Node:
         backward_temp: float,
         alias: bool,
         weight: float,
+        leaf: bool = False,
     ) -> None:
         self.inputs = inputs
         self.output = output
@@ -78,6 +79,8 @@ class _Node:
         """Backward hands the incoming gradient on instead of making a new tensor."""
         self.weight = weight
         """Bytes of parameter gradient this node leaves behind."""
+        self.leaf = leaf
+        """The parameter itself: the gradient that reaches it is the one that stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class Tape:
         self._joins: set[int] = set()
         """Nodes that join the gradients of several outputs instead of adding them."""
         self._held: set[int] = set()
+        self._transposed: set[int] = set()
+        """Nodes whose gradients come as views, so that the first sum of two is a new tensor."""
         self._lingering: set[int] = set()
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -268,6 +273,32 @@ class Tape:
         save = tuple(v for v, wanted in ((x, weight.trainable), (cast, x.grad)) if wanted)
         return self.op((x, cast), out, dtype, save=save)
 
+    def linears(self, parts: tuple[Value, ...], weight: Weight, out: float) -> tuple[Value, ...]:
+        """``F.linear`` with one weight on several inputs in turn, ``out`` elements each.
+
+        The weight's gradients are summed: the first two into a third tensor, as each is a view of a product laid out the
+        other way, which the engine does not write to. Autocast casts a trainable weight once, a frozen one for each input.
+        """
+        dtype = self.autocast or weight.dtype
+        if weight.stored == "packed" or not weight.trainable:
+            return tuple(self.linear(part, weight, out) for part in parts)
+        if weight.dtype == dtype:
+            index = len(self._nodes)
+            shared = self.external(weight.elements, dtype, True)
+            shared.node = index
+            self._nodes.append(_Node((), shared, (), 0.0, 0.0, False, shared.bytes, leaf=True))
+        else:
+            cast = self.cast_weight(weight)
+            assert cast is not None
+            shared = cast
+        self._transposed.add(shared.node)
+        products = []
+        for part in parts:
+            x = self.to(part, dtype)
+            saved = (x, *((shared,) if x.grad and weight.dtype != dtype else ()))
+            products.append(self.op((x, shared), out, dtype, save=saved))
+        return tuple(products)
+
     def _packed_linear(self, x: Value, weight: Weight, out: float) -> Value:
         """bitsandbytes ``Linear4bit``: unpacks the weight for the product, in forward and again in backward.
 
@@ -344,6 +375,7 @@ class Tape:
         sizes, external, joins = self._bytes, self._external, self._joins
         live = saved + result.bytes
         peak = live
+        unsummed = set(self._transposed)
         pending: dict[int, list[list[float]]] = {result.node: [[result.bytes, 1]]}
         for i in range(len(self._nodes) - 1, -1, -1):
             boxes = pending.pop(i, None)
@@ -361,6 +393,10 @@ class Tape:
                 else:
                     live += v.bytes
                     made.append((v, [v.bytes, 1]))
+            if node.leaf:
+                if not keep_gradients:
+                    live -= boxes[0][0]
+                continue
             live += node.weight
             if live + node.backward_temp > peak:
                 peak = live + node.backward_temp
@@ -383,7 +419,8 @@ class Tape:
                 else:
                     # A second gradient for the same tensor: added in place unless the first one is shared.
                     old = waiting[0]
-                    if old[1] > 1 or old is new:
+                    if old[1] > 1 or old is new or v.node in unsummed:
+                        unsummed.discard(v.node)
                         live += v.bytes
                         if live > peak:
                             peak = live
