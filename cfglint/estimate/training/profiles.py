@@ -104,6 +104,9 @@ class Profile:
     """Under tensor parallelism the loss is torch's ``loss_parallel`` of DTensors."""
     compiles_loss: bool = False
     """``compile`` covers the loss too."""
+    checkpoints_inside_units: bool = False
+    """FSDP's units hold the checkpointed blocks (torch's ``apply_activation_checkpointing``); elsewhere checkpointing calls the unit,
+    whose hooks then hold what it makes anew."""
     checkpoints_sublayers: bool = False
     """Full checkpointing wraps norms, attention and MLP one by one, so each of the four keeps its input."""
     freezes_vision: bool = False
@@ -223,7 +226,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "peft": replace(_TRAINER, name="peft", kbit_upcast=True, **_LOOP),
     # Answer.AI ``fsdp_qlora/train.py``: the whole model in one dtype, adapters too
-    "fsdp-qlora": replace(_TRAINER, name="fsdp-qlora", adapter_dtype="weight", **_LOOP),
+    "fsdp-qlora": replace(_TRAINER, name="fsdp-qlora", adapter_dtype="weight", checkpoints_inside_units=True, **_LOOP),
     "accelerate": replace(_TRAINER, name="accelerate", **_LOOP),
     "deepspeed": replace(_TRANSFORMERS, name="deepspeed", **_LOOP),
     "torchtune": Profile(
@@ -278,6 +281,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         norm_kernel="float",
         old_bitsandbytes="<0.5.5",
         quantizes_fp16=True,
+        checkpoints_inside_units=True,
         mixes_units="<0.5.8",  # finetune/lora.py, the auto_wrap_policy; March 2025
         chunk_tokens=128,
         holds_wide_logits=True,
@@ -431,7 +435,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # PyTorch Lightning: ``training_step`` keeps the loss alone, so no logits live on
     "lightning": replace(_OWN_SHARDING, name="lightning"),
     # llama-cookbook ``utils/train_utils.py`` and xtuner ``engine``: loops of their own, which reduce in every micro-step
-    "llama-cookbook": replace(_TRANSFORMERS, name="llama-cookbook", **_LOOP),
+    "llama-cookbook": replace(_TRANSFORMERS, name="llama-cookbook", checkpoints_inside_units=True, **_LOOP),
     # xtuner ``v1/config/fsdp.py`` and ``v1/model/dense/dense.py`` (Aug 2026)
     "xtuner": replace(_TRANSFORMERS, name="xtuner", wraps_ends=True, reduces_in_compute=True),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),

@@ -167,7 +167,10 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             # the shards of units' gradients, of which adapters are a small part
             constant=mixed / plan.shard_degree if mixed and not plan.whole_gradients else 0.0,
             # units without anything trained wait for the gradients of their inputs
-            keeps_inputs=plan.adapter and plan.checkpointing == "full" and not mixed,
+            keeps_inputs=plan.adapter
+            and plan.checkpointing == "full"
+            and not mixed
+            and not plan.profile.checkpoints_inside_units,
             # each unit is moved to the device whole and then cut (``_init_utils.py``), the outer one last
             loading=max(outer, block) * stored,
         )
