@@ -53,7 +53,7 @@ def test_a_model_known_by_its_total(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_the_files_hold_beside_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Hy3's files hold a draft layer (3,752,611,904) and a bias for each of 80 routers."""
+    """Hy3's files hold a draft layer (3,752,612,096) and a bias for each of 80 routers."""
     code, out, _ = said(capsys, "models", "tencent/Hy3")
     assert code == 0 and "298,786,155,776 (total of the published files)" in out
     assert "3,752,627,456 of them (draft layers, buffers or scales)" in out
