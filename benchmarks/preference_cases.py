@@ -26,7 +26,7 @@ from score_training import training_job
 from cfglint.catalog.models import find_model, row_to_config
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.plan import PAIRED, resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 
@@ -66,6 +66,7 @@ def draw(seed: int, cases: int, trainers: tuple[str, ...]) -> Iterator[dict[str,
             "reference": dice.choice(REFERENCES.get(method, ("none",))), "accumulate": dice.random() < 0.25,
         }  # fmt: skip
         case["completion"] = case["seq"] // dice.choice((2, 4))
+        case["padded"] = case["micro_batch"] > 1 or method in PAIRED
         if lora:
             targets = TARGETS.get(config["model_type"], TARGETS[""])
             case.update(lora_r=dice.choice((8, 64)), lora_targets=targets)

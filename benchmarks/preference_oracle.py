@@ -11,7 +11,7 @@ installed: an environment with ``trl==0.19.1 transformers==4.52.4`` measures tha
 from (``model``, ``adapter``: the policy with its adapters off, ``precomputed``, ``none``).
 
 What stands in for the device: trainers are made without their constructor, with the settings of their own config class;
-batches are as their collators make them, every row at its full length unless the case is ``padded``; Triton kernels
+batches are as their collators make them, with a mask where the case is ``padded``: rows of unequal length; Triton kernels
 become calls that do nothing, and the tiles around them stay; what code asks a tensor's contents for is answered with the
 most tokens there can be; accelerate's own wrapper gives autocast and fp32 outputs.
 """
@@ -59,7 +59,7 @@ def stand_in_for_triton() -> None:
     language.constexpr = object()  # type: ignore[attr-defined]
     stubs = {"triton": triton, "triton.language": language}
     sys.modules.update(stubs)
-    with mock.patch.object(transformers.utils, "is_triton_available", lambda: True):
+    with mock.patch.object(transformers.utils, "is_triton_available", lambda: True, create=True):
         import trl.trainer.utils as tools
 
         for name in ("logprob_entropy", "chunked_logprob", "chunked_divergence"):
@@ -77,17 +77,23 @@ def stand_in_for_triton() -> None:
 
 
 stand_in_for_triton()
+with contextlib.suppress(ImportError):
+    masks = importlib.import_module("transformers.masking_utils")
+    masks.is_tracing = lambda *args: False  # as for real tensors: padding is looked for
 import trl  # noqa: E402
 
 aten = torch.ops.aten
 
 
 class Step(Live):
-    """The ledger, with answers where code looks into a tensor: masks are full, counts are one."""
+    """The ledger, with answers where code looks into a tensor: counts are one, of a mask ``scored`` are set."""
 
-    def __init__(self, padded: bool) -> None:
+    def __init__(self, padded: bool, scored: float, summed: int) -> None:
         super().__init__()
         self.padded = padded
+        self.scored = scored
+        self.summed = summed
+        """Width of gradients that autograd adds up in place: under a dispatch mode it makes a new tensor of every sum."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = None
@@ -100,7 +106,10 @@ class Step(Live):
         elif func is aten.index.Tensor and any(i is not None and i.dtype is torch.bool for i in args[1]):
             mask = args[1][0]
             rest = args[0].shape[mask.dim() :]
-            out = args[0].new_empty((mask.numel(), *rest))
+            out = args[0].new_empty((round(mask.numel() * self.scored), *rest))
+        elif func is aten.add.Tensor and not torch.is_grad_enabled() and args[0].dim() == 3:
+            if args[0].shape[-1] == self.summed and args[0].shape == getattr(args[1], "shape", None):
+                return super().__torch_dispatch__(aten.add_.Tensor, types, args, kwargs)
         if out is not None:
             self.track(out)
             return out
@@ -155,12 +164,16 @@ def completion(case: dict[str, Any]) -> int:
 
 def model_of(case: dict[str, Any]) -> Any:
     """The policy on the meta device; a reward model has one label."""
+    name = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
+    auto = transformers.AutoModelForCausalLM
+    first = auto.from_config
     if case["trainer"] != "reward":
-        return build(case)
+        with mock.patch.object(auto, "from_config", lambda config, dtype, **more: first(config, **{name: dtype}, **more)):
+            return build(case)
     config = transformers.AutoConfig.for_model(**case["config"], num_labels=1, pad_token_id=0)
     config.use_cache = False
     make = transformers.AutoModelForSequenceClassification.from_config
-    with torch.device("meta"), mock.patch.object(transformers.AutoModelForCausalLM, "from_config", make):
+    with torch.device("meta"), mock.patch.object(auto, "from_config", make):
         return build({**case, "config": {**case["config"], "num_labels": 1, "pad_token_id": 0}})
 
 
@@ -282,7 +295,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     started, gib = time.time(), 2**30
     model = model_of(case)
     needs = case["reference"] == "model" or case["trainer"] in ("gkd", "distill")
-    other = build({**case, "lora_r": None}) if needs else None
+    other = model_of({**case, "lora_r": None, "trainer": ""}) if needs else None
     with FakeTensorMode(allow_non_fake_inputs=True):
         materialise(model)
         model.train()
@@ -295,7 +308,10 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         trained = [p for p in model.parameters() if p.requires_grad]
         steps = optimizer(case, trained)
-        live = Step(case.get("padded", False))
+        samples = case["trainer"] in ("grpo", "rloo")
+        scored = completion(case) / (case["seq"] - 1) if samples else 1.0
+        # the logits' gradients come of slices, each its own; those of a divergence are handed on from sum to sum
+        live = Step(case.get("padded", False), scored, 0 if case["trainer"] == "gkd" else case["config"]["vocab_size"])
         for held in (model, other):
             for tensor in [] if held is None else [*held.parameters(), *held.buffers()]:
                 live.track(tensor)
@@ -314,7 +330,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
                 for again in range(2 if case.get("accumulate") else 1):
                     batch = inputs_of(case)
                     live.phase()
-                    if "prompt_ids" in batch and case["trainer"] in ("grpo", "rloo"):
+                    if samples:
                         rollout(trainer, batch, case)
                         phase("rollout")
                     loss = trainer.compute_loss(trainer.model, batch)

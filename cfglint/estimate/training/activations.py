@@ -17,7 +17,7 @@ from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.objectives import Scoring
 from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
-from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.plan import PREFERENCE, Plan
 from cfglint.estimate.training.states import outer_dtype, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of
@@ -167,9 +167,10 @@ def _dense_mask(plan: Plan) -> bool:
     """Packed samples under sdpa need a block-diagonal mask, which each layer converts to the queries' dtype.
 
     transformers >= 4.53 (``masking_utils.find_packed_sequence_indices``); a mask also switches grouped-query attention
-    to repeated keys and values (``integrations/sdpa_attention.py``).
+    to repeated keys and values (``integrations/sdpa_attention.py``). So do padded rows: chosen and rejected answers, and
+    sampled ones, are of unequal length.
     """
-    return plan.packing
+    return plan.packing or (plan.objective in PREFERENCE and plan.rows > 1)
 
 
 def _adapted(layer: Layer, numerics: Numerics) -> bool:

@@ -55,9 +55,9 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, scoring: Scoring) -
     losses: list[Value] = []
     if scoring.cross_entropy:
         chosen = tape.slice(tape.slice(wide, wide.elements / 2), wide.elements / 2)
-        losses.append(
-            tape.op((tape.unary(tape.op((chosen,), chosen.elements, chosen.dtype), save="output"),), 1, "fp32")
-        )
+        if rows > 2:  # one chosen row is contiguous as it is
+            chosen = tape.op((chosen,), chosen.elements, chosen.dtype)
+        losses.append(tape.op((tape.unary(chosen, save="output"),), 1, "fp32"))
     shifted = tape.slice(wide, wide.elements)
     if scoring.copies_shifted:
         shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
