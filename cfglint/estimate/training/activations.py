@@ -287,6 +287,9 @@ def activations_of(
                 in_place=plan.profile.loss_in_place,
                 scoring=_scoring(plan),
                 scored=batch * min(plan.completion or sequence, sequence),
+                metrics=plan.metrics,
+                converts_outputs=plan.compute_dtype is not None and not plan.sharding.startswith("zero"),
+                widens_weight=plan.widens_head,
                 distributed=plan.profile.parallel_loss and tp > 1,
             ),
         )

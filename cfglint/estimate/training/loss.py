@@ -10,6 +10,7 @@ from cfglint.estimate.training.blocks import BlockWriter, Numerics, Shape
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.log_probabilities import divergence, from_logits, tiled
 from cfglint.estimate.training.objectives import Scoring
+from cfglint.estimate.training.supervised import checkpointed, read_for_metrics
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Value, Weight
 
 
@@ -47,6 +48,12 @@ class Head:
     """Log-probabilities are read, not the model's own loss."""
     scored: float = 0.0
     """Tokens whose log-probabilities are read, where some are not."""
+    metrics: str = ""
+    """What a trainer reads of the returned logits (``supervised.METRICS``)."""
+    converts_outputs: bool = False
+    """accelerate converts what the model returns to fp32."""
+    widens_weight: bool = False
+    """The checkpointed pieces are projected in fp32."""
 
 
 @lru_cache(maxsize=4096)
@@ -62,6 +69,9 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         return tape.footprint(x, _fused_linear(writer, hidden, head))
     if head.kernel == "chunked":
         return tape.footprint(x, _chunked(writer, hidden, head))
+    if head.kernel == "checkpointed":
+        loss = checkpointed(writer, hidden, _weight(writer, head), head.tokens, head.widens_weight)
+        return tape.footprint(x, loss)
     elements = head.tokens * head.vocabulary
     weight = _weight(writer, head)
     logits = _logits(writer, style, hidden, weight, head, elements)
@@ -93,7 +103,18 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         tape.keep(logits)
     if head.hold_logits:
         tape.hold(logits)
+    if head.metrics:
+        _read(writer, logits, head)
     return tape.footprint(x, loss)
+
+
+def _read(writer: BlockWriter, logits: Value, head: Head) -> None:
+    """The trainer reads the logits that the model returned, before it lets go of them."""
+    tape = writer.tape
+    returned = tape.op((logits,), logits.elements, "fp32") if head.converts_outputs and logits.dtype != "fp32" else logits
+    made = read_for_metrics(returned, writer.shape.batch, head.vocabulary, head.tokens, head.metrics)
+    tape.op((), 0, returned.dtype, forward_temp=made)
+    tape.keep(returned)
 
 
 def _logits(writer: BlockWriter, style: Style, hidden: Value, weight: Weight, head: Head, elements: float) -> Value:
