@@ -127,7 +127,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         packed_keeps=packed and plan.keeps_packed_inputs is not False,
         packed_copies=_unpacked_copies(plan, weight) if packed else 1,
         attention=attention,
-        expand_kv=mask or profile.expands_kv,
+        expand_kv=mask or profile.expands_kv or (attention == "sdpa" and plan.repeats_keys),
         joins_qkv=profile.joins_qkv,
         composed=plan.composes_attention,
         mask=mask,

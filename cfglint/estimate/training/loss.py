@@ -85,7 +85,7 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         return tape.footprint(x, loss)
     wide = tape.to(logits, "fp32") if head.upcast else logits
     flat = wide
-    if head.shift_copy:
+    if head.shift_copy and shape.batch > 1:  # of one sequence they are contiguous as they are
         flat = tape.op((wide,), elements, wide.dtype)
     if head.kernel == "triton":
         # in place, the kernel writes the gradient over the logits

@@ -41,6 +41,14 @@ KEPT_INPUTS: Final = {"nf4": "<0.43.2", "fp4": "<0.43.2", "int8": "<0.45"}
 
 LORA_KERNELS: Final = frozenset({"mlp", "qkv", "o"})
 
+LOSS_FUNCTIONS: Final = frozenset(
+    {
+        "cohere", "gemma", "gemma2", "glm", "jamba", "jetmoe", "llama", "mistral", "mixtral", "nemotron", "olmo", "olmoe",
+        "persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_moe", "stablelm", "starcoder2", "zamba",
+    }
+)  # fmt: skip
+"""Families whose loss is a function of its own since transformers 4.46 (``loss/loss_utils.py``)."""
+
 EARLIER_TRL: Final = "1.13"
 """The last TRL that made whole logits for every preference and RL method without a kernel of its own."""
 
@@ -188,9 +196,16 @@ class Plan:
     def loss_holds_logits(self) -> bool:
         """``forward`` holds the 16-bit logits while the loss is computed.
 
-        Since the loss is a function of its own: transformers 4.46 for Llama, 4.48 for the other models.
+        Since the loss is a function of its own: transformers 4.46 for some families, 4.48 for the others.
         """
-        return not self.shifts_copy or self.transformers_since(4, 48)
+        early = self.architecture is not None and self.architecture.model_type in LOSS_FUNCTIONS
+        return not self.shifts_copy or self.transformers_since(4, 46 if early else 48)
+
+    @property
+    def repeats_keys(self) -> bool:
+        """sdpa gets keys and values repeated to all heads: until transformers 4.54 (``integrations/sdpa_attention.py``)."""
+        found = self.transformers_release
+        return self.profile.modeling and found is not None and found < (4, 54)
 
     @property
     def keeps_gradient_buffer(self) -> bool:
