@@ -255,6 +255,32 @@ def test_a_rank_of_ddp_keeps_humps_apart_as_one_gpu_does() -> None:
     assert four.reserved.expected - four.allocated.expected * 1.025 == pytest.approx(hump, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("framework", "version", "quantization", "saved"),
+    [
+        # PEFT converts adapters alone: copies of modules keep the base's dtype
+        ("transformers", None, None, 2),
+        ("peft", None, "nf4", 4),
+        ("trl", "0.12.1", "nf4", 2),
+        ("llamafactory", None, None, 4),
+    ],
+)
+def test_modules_saved_beside_adapters(
+    framework: str, version: str | None, quantization: str | None, saved: int
+) -> None:
+    """The head trained whole: its copy, gradients and Adam's states in its own dtype."""
+    head, factors = 128256 * 4096, 32 * 16 * (4096 + 4096)
+    states = component(
+        estimate(
+            framework, 1, method="lora", quantization=quantization, weight_dtype="bf16", compute_dtype="bf16",
+            lora_rank=16, lora_targets=["q_proj"], lora_modules_to_save=["lm_head"], framework_version=version,
+            optimizer="adamw_torch",
+        ),
+        "optimizer states",
+    )  # fmt: skip
+    assert states == pytest.approx(2 * (head * saved + factors * 4), rel=1e-6)
+
+
 def test_a_version_of_peft_is_not_one_of_transformers() -> None:
     """Adapters share the weights' dtype before PEFT 0.12; transformers' release stays unknown."""
     found = {

@@ -13,6 +13,7 @@ from cfglint.estimate.training.states import (
     outer_dtype,
     partition_share,
     trainable_dtype,
+    trained_bytes,
     unquantized_dtype,
 )
 from cfglint.estimate.training.tape import DTYPE_BYTES
@@ -88,7 +89,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         dtype = plan.weight_dtype if plan.adapter else trainable_dtype(plan)
         weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{split}"
     if plan.adapter:
-        weights += f" + adapters {billions(trainable)} × {DTYPE_BYTES[trainable_dtype(plan)]:g} bytes"
+        weights += f" + adapters {billions(trainable)} × {trained_bytes(plan, parameters):.3g} bytes"
     rows.append(("weights", states.weights, weights))
     if states.masters:
         rows.append(("masters", states.masters, f"{billions(trainable)} × {states.master_bytes:g} bytes{shard}"))
@@ -104,7 +105,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             continue
         if name == "gradients":
             split = shard if plan.shards_gradients else ""
-            each = f"{states.gradient_bytes:g} bytes{split}"
+            each = f"{states.gradient_bytes:.3g} bytes{split}"
             if plan.whole_gradients and size > states.gradients:
                 each = f"{size / trainable:.0f} bytes, whole until the last micro-step"
             rows.append((name, size, f"{billions(trainable)} × {each}"))

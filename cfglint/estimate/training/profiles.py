@@ -30,6 +30,8 @@ class Profile:
     """``fp32``, or ``weight`` where adapters share the base model's dtype."""
     kbit_upcast: bool = False
     """``prepare_model_for_kbit_training``: what is not quantized becomes fp32."""
+    widens_saved: bool = False
+    """Modules trained whole beside adapters become fp32 as these do."""
     kbit_releases: str = ""
     """Releases that do so."""
     casts_outer_back: str = ""
@@ -200,6 +202,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         sequence_length=2048,
         gradient_checkpointing="full",
         kbit_upcast=False,
+        widens_saved=True,
         freezes_vision=True,
     ),
     "ms-swift": replace(

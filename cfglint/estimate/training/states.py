@@ -65,6 +65,21 @@ def trainable_dtype(plan: Plan) -> str:
     return plan.weight_dtype
 
 
+def trained_bytes(plan: Plan, p: Parameters) -> float:
+    """Bytes of a trained parameter as stored, on average: modules saved beside adapters are copies of the base's own.
+
+    PEFT converts adapters alone to fp32 (``cast_adapter_dtype``, ``ModulesToSaveWrapper``); LLaMA-Factory all that is trained.
+    """
+    own = DTYPE_BYTES[trainable_dtype(plan)]
+    if not plan.adapter or not p.saved_modules:
+        return own
+    sharded = plan.sharding in ("fsdp1", "fsdp2") and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype
+    saved = "fp32" if sharded or plan.profile.widens_saved else outer_dtype(plan)
+    if plan.adapter_dtype != "fp32":
+        saved = plan.adapter_dtype
+    return (p.adapter * own + p.saved_modules * DTYPE_BYTES[saved]) / (p.adapter + p.saved_modules)
+
+
 def partition_share(plan: Plan, parameters: Parameters, *, weights: bool = False) -> float:
     """Part of what is sharded that stays on this rank: of what is trained, or of the ``weights``.
 
@@ -92,7 +107,7 @@ def expert_padding(plan: Plan, parameters: Parameters) -> float:
 
 def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
     """Weights of the trained model, before data-parallel sharding."""
-    stored = DTYPE_BYTES[trainable_dtype(plan)]
+    stored = trained_bytes(plan, p)
     dense = DTYPE_BYTES[plan.weight_dtype]
     if plan.quantization:
         packed = p.linear + p.packed_head
@@ -107,11 +122,7 @@ def _weights(plan: Plan, p: Parameters, trainable: float) -> float:
 
 def _copies(plan: Plan, p: Parameters, weights: float, trainable: float) -> float:
     """Bytes of the whole frozen models beside the trained one, before data-parallel sharding."""
-    own = (
-        weights - trainable * DTYPE_BYTES[trainable_dtype(plan)]
-        if plan.adapter
-        else p.base * DTYPE_BYTES[plan.weight_dtype]
-    )
+    own = weights - trainable * trained_bytes(plan, p) if plan.adapter else p.base * DTYPE_BYTES[plan.weight_dtype]
     return plan.frozen_copies * own
 
 
@@ -142,7 +153,7 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     """Weights, masters, gradients and optimizer states of one rank."""
     kind, _ = optimizer_kind(plan)
     p = parameters
-    stored = DTYPE_BYTES[trainable_dtype(plan)]
+    stored = trained_bytes(plan, p)
     trainable = p.adapter + p.saved_modules if plan.adapter else p.base - p.frozen
     if plan.objective == "ppo" and not plan.small_helpers:
         trainable *= 2  # policy and value model
@@ -215,5 +226,6 @@ __all__ = [
     "partition_share",
     "state_bytes",
     "trainable_dtype",
+    "trained_bytes",
     "unquantized_dtype",
 ]
