@@ -128,6 +128,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         packed_copies=_unpacked_copies(plan, weight) if packed else 1,
         attention=attention,
         expand_kv=mask or profile.expands_kv or (attention == "sdpa" and plan.repeats_keys),
+        contiguous_queries=attention == "sdpa" and plan.contiguous_queries,
         joins_qkv=profile.joins_qkv,
         composed=plan.composes_attention,
         mask=mask,

@@ -39,6 +39,8 @@ class Numerics:
     """``flash`` (no score matrix, no expansion), ``sdpa``, ``eager``."""
     expand_kv: bool
     """Keys and values are repeated to all query heads before attention."""
+    contiguous_queries: bool = False
+    """sdpa gets queries that were made contiguous."""
     packed_keeps: bool = False
     """Quantized linears keep their input (bitsandbytes before it left that out)."""
     packed_copies: int = 1
@@ -400,8 +402,8 @@ class BlockWriter:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
             out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
             by_head = 0 < style.rotary < 1 and not style.rotary_by_token
-            if by_head or style.rotary_cat or numerics.joins_qkv or shape.kv_lora_rank:
-                # concatenated queries are laid out by head, and so is the output: transposing it copies
+            if by_head or style.rotary_cat or numerics.joins_qkv or shape.kv_lora_rank or numerics.contiguous_queries:
+                # concatenated or copied queries are laid out by head, and so is the output: transposing it copies
                 out = tape.op((out,), width, q.dtype)
             return out
         scores_elements = rows * keys

@@ -208,6 +208,12 @@ class Plan:
         return self.profile.modeling and found is not None and found < (4, 54)
 
     @property
+    def contiguous_queries(self) -> bool:
+        """sdpa gets contiguous queries: in transformers 4.48 to 4.55 (``integrations/sdpa_attention.py``)."""
+        found = self.transformers_release
+        return self.profile.modeling and found is not None and (4, 48) <= found < (4, 56)
+
+    @property
     def keeps_gradient_buffer(self) -> bool:
         """Gradients are written into a buffer made at start, which is there between steps too.
 
