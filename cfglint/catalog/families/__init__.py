@@ -25,7 +25,7 @@ GROUPS: dict[str, str] = {
         "qwen3_5_moe_text minimax minimax_m1 minicpm_sala"
     ),
     "hybrid_remote": "phi4flash hymba nemotron_flash",
-    "delta": "glm5_next_text bailing_hybrid kimi_linear olmo_hybrid",
+    "delta": "solar_open2 glm5_next_text bailing_hybrid kimi_linear olmo_hybrid",
     "encoder": "bert roberta xlm-roberta camembert distilbert nomic_bert electra albert deberta-v2 modernbert",
     "seq2seq": "t5 mt5 umt5 bart whisper",
     "gemma": "gemma3n_text gemma4_text gemma4_unified_text",
@@ -34,7 +34,7 @@ GROUPS: dict[str, str] = {
         "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl"
     ),
     "vision_remote": (
-        "mage_vl glm_edge_v llava_qwen2 phi4mm phi3_v phi4-siglip llava_mistral minicpmv locateanything penguinvl_qwen3 interns1 molmo cogvlm2"
+        "molmo_point hunyuan_vl_mot hunyuan_vl_mot_text mage_vl glm_edge_v llava_qwen2 phi4mm phi3_v phi4-siglip llava_mistral minicpmv locateanything penguinvl_qwen3 interns1 molmo cogvlm2"
     ),
 }
 """The ``model_type`` values each module describes. Modules are imported one at a time, when first asked for."""

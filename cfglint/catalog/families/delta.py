@@ -199,6 +199,16 @@ class OlmoDelta:
         body.ssm = StateSpace("gated-deltanet", (2 * keys + values) * (kernel - 1), state, values)
 
 
+class SolarAttention(Attention):
+    """Solar Open 2 gates every element of the output."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        yield from super().tensors(c, where)
+        if c.flag("use_gqa_gate", True):
+            heads, _, width = self.read(c)
+            yield from linear("g_proj", heads * width, c.size("hidden_size"), "attention", where)
+
+
 class OlmoAttention(Attention):
     """Its attention layers norm what they put out, their linear layers what they take in."""
 
@@ -235,6 +245,21 @@ def grouped(c: Config, full: str = "mla") -> tuple[Slot, ...]:
     return tuple(slots)
 
 
+def solar_plan(c: Config) -> tuple[Slot, ...]:
+    """Every ``gqa_interval``-th layer, or those of ``gqa_layers``, has softmax attention; experts in all."""
+    chosen, every = c.indexes("gqa_layers"), c.size("gqa_interval", 4)
+    named = kinds(c) if c.sequence("layer_types") is not None else None
+    slots: list[Slot] = []
+    for index in range(c.size("num_hidden_layers")):
+        full = (
+            named[index : index + 1] == ["full_attention"]
+            if named is not None
+            else (index in chosen if chosen is not None else (index + 1) % every == 0)
+        )
+        slots.append(Slot("full_attention" if full else LINEAR, "moe"))
+    return tuple(slots)
+
+
 def olmo_plan(c: Config) -> tuple[Slot, ...]:
     return tuple(slot._replace(feed_forward="dense") for slot in grouped(c, "full_attention"))
 
@@ -255,6 +280,9 @@ def bailing_hybrid(c: Config) -> Body:
 
 
 FAMILIES: dict[str, Family] = {
+    "solar_open2": replace(
+        DEEPSEEK, mixers={"full_attention": SolarAttention(bias="attention_bias"), LINEAR: KimiDelta()}, plan=solar_plan
+    ),
     "bailing_hybrid": bailing_hybrid,
     "kimi_linear": replace(
         DEEPSEEK,

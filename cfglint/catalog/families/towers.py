@@ -414,6 +414,9 @@ HUNYUAN_TOWER = Tower(
 )
 
 
+HYVIT2 = replace(HUNYUAN_TOWER, positions=lambda c: (c.size("max_image_size", 2048) // side(c, "patch_size")) ** 2)
+
+
 def fast_vit(c: Config) -> Iterator[Tensor]:
     """FastViTHD (FastVLM, arXiv 2412.13303): three stages of convolutions, two of attention, branches folded into one convolution each."""
     widths = [whole("embed_dims", item, at_least=1) for item in c.sequence("embed_dims") or (96, 192, 384, 768, 1536)]
@@ -526,6 +529,7 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "siglip_navit": NAVIT,
     "hunyuan_vl_vision": HUNYUAN_TOWER,
     "fast_vit": fast_vit,
+    "hyvit2": HYVIT2,
     "mage_vl_vision": MAGE_TOWER,
     "minicpmv4_6_vision": MINICPM_TOWER,
     "youtu_vl_vision": YOUTU_TOWER,

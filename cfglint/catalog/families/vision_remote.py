@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cfglint.catalog.architecture import Tensor
 from cfglint.catalog.families.config import Config
-from cfglint.catalog.families.parts import Family, Where, linear, matrix, norm, vector
-from cfglint.catalog.families.vision import PROJECTOR, VisionLanguage, internvl, joined_norm, two_layers
+from cfglint.catalog.families.parts import Attention, Decoder, Family, Mlp, Where, linear, matrix, norm, vector
+from cfglint.catalog.families.vision import PROJECTOR, VisionLanguage, internvl, joined_norm, molmo2, two_layers
 
 
 def phi3_v(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
@@ -109,7 +110,55 @@ def glm_edge(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from matrix("eoi", (1, hidden), PROJECTOR)
 
 
+def molmo_point(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """MolmoPoint: Molmo 2 without the output projection of its pooling, and heads that point at patches and parts of them."""
+    for tensor in molmo2(outer, vision, text):
+        if tensor.module != "o_proj":
+            yield tensor
+    hidden, seen, width = text.size("hidden_size"), 2 * vision.size("hidden_size"), outer.size("patch_embed_dim", 512)
+    yield from matrix("new_output_embeddings", (outer.size("additional_vocab_size", 128), hidden), "lm_head")
+    yield from linear("build_vit_embedding", hidden, seen, PROJECTOR, bias=True)
+    for module, inner in (("patch_q", hidden), ("patch_k", hidden), ("subpatch_q", hidden), ("subpatch_k", seen)):
+        yield from linear(module, width, inner, PROJECTOR, bias=True)
+    yield from vector("add_no_point_class_embed", width, PROJECTOR)
+    yield from linear("subpatch_loc_k", 9, hidden, PROJECTOR, bias=True)
+    yield from norm("x_norm", hidden, role=PROJECTOR)
+
+
+class ModalAttention(Attention):
+    """HY-Embodied: image tokens have projections of their own (a mixture of transformers)."""
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        for tensor in super().tensors(c, where):
+            yield tensor
+            if tensor.role == "attention":
+                yield replace(tensor, module=f"{tensor.module}_v")
+
+
+class ModalMlp(Mlp):
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        for tensor in super().tensors(c, where):
+            yield tensor
+            yield replace(tensor, module=f"{tensor.module}_v")
+
+
+def pooled(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    """HY-Embodied: four patches are pooled by weights that a small network gives them."""
+    hidden = text.size("hidden_size")
+    yield from linear("proj1", hidden, vision.size("hidden_size"), PROJECTOR, bias=True)
+    yield from linear("proj2", hidden, hidden, PROJECTOR, bias=True)
+    yield from linear("predictor.0", hidden, 2 * hidden, PROJECTOR, bias=True)
+    yield from linear("predictor.2", hidden, hidden, PROJECTOR, bias=True)
+
+
 FAMILIES: dict[str, Family] = {
+    "molmo_point": VisionLanguage("molmo2_text", "molmo2_vision", molmo_point),
+    "hunyuan_vl_mot": VisionLanguage("hunyuan_vl_mot_text", "hyvit2", pooled),
+    "hunyuan_vl_mot_text": Decoder(
+        mixers={"full_attention": ModalAttention(qk_norm="head", q_norm="query_layernorm", k_norm="key_layernorm")},
+        feed_forwards={"dense": ModalMlp()},
+        norms=("input_layernorm", "post_attention_layernorm", "input_layernorm_v", "post_attention_layernorm_v"),
+    ),
     "glm_edge_v": VisionLanguage("glm", "siglip_vision_model", glm_edge),
     "llava_qwen2": VisionLanguage("qwen2", "fast_vit", fast_vlm),
     "phi4mm": VisionLanguage("phi3", "siglip_vision_model", phi4mm),
