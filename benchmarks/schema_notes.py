@@ -474,6 +474,11 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "attention": {"type": "str | None", "choices": ["flash2", "flash3", "sdpa", "flex", "eager", "xformers"]},
         "loss_kernel": {"type": "str | None", "choices": ["torch", "compiled", "triton", "chunked", "fused_linear"]},
         "compile": {"type": "bool | None"},
+        "recompute_modules": {"type": "list[str] | str | None", "note": "Megatron's selective recomputation."},
+        "recompute_layers": {
+            "type": "int | None",
+            "note": "Layers of a pipeline stage that are recomputed, where not all are (Megatron).",
+        },
         "optimizer_foreach": {"type": "bool | None"},
         "gradient_dtype": {
             "type": "str | None",

@@ -60,6 +60,9 @@ BOOLEANS: Final = frozenset({
     "universal_checkpoint", "no_pipeline_parallel", "log_timers_to_tensorboard", "log_validation_ppl_to_tensorboard",
 })  # fmt: skip
 
+SEVERAL: Final = frozenset({"recompute_modules"})
+"""Arguments that take several words."""
+
 _PARTLY: Final = ("freeze_LM", "freeze_ViT", "freeze_lm", "freeze_vit", "model_provider")
 """Arguments of the multimodal examples: they freeze the language model or the encoder, or build another model."""
 _WHOLE_MODELS: Final = ("gpt", "mamba", "hybrid", "bert", "t5")
@@ -207,7 +210,7 @@ class Megatron(Dialect):
         """Lists of a model's arguments in a script that others source."""
         if not launch.words or launch.words[0].text != ARGUMENT_LIST:
             return
-        parsed = read_flags(launch.words[1:], BOOLEANS)
+        parsed = read_flags(launch.words[1:], BOOLEANS, SEVERAL)
         keys = parsed.mapping.index.keys()
         if len(keys & DISTINCTIVE) < NEEDED or len(keys & _OWN) < 2:
             return
@@ -221,7 +224,7 @@ class Megatron(Dialect):
     def read_program(self, started: Program, launch: Launch) -> Iterator[Reading]:
         if not started.arguments or not (started.script or started.module):
             return
-        parsed = read_flags(started.arguments, BOOLEANS)
+        parsed = read_flags(started.arguments, BOOLEANS, SEVERAL)
         keys = parsed.mapping.index.keys()
         if "yaml_cfg" in keys:
             yield _names_yaml_config(started, launch, parsed.mapping)

@@ -148,8 +148,18 @@ def state_memory(facts: FactReader) -> None:
             facts.state("gradient_checkpointing", UNKNOWN, key)
         elif value in ("full", "selective", "none"):
             facts.state("gradient_checkpointing", value, key)
-    if facts.on("recompute_activations"):
-        facts.state("gradient_checkpointing", "selective", "recompute_activations")
+    for key in ("recompute_activations", "moe_layer_recompute"):
+        if facts.on(key):
+            facts.state("gradient_checkpointing", "selective", key)
+    modules = texts(facts.node("recompute_modules"))
+    if modules is not None or facts.on("moe_layer_recompute"):
+        moved = ["moe"] if facts.on("moe_layer_recompute") else []
+        key = "recompute_modules" if modules is not None else "moe_layer_recompute"
+        facts.state("recompute_modules", [*(modules or []), *moved], key)
+    interleaved = ("num_layers_per_virtual_pipeline_stage", "virtual_pipeline_model_parallel_size")
+    for prefix in ("recompute", "activations_checkpoint"):
+        if text(facts.value(f"{prefix}_method")) == "block" and not any(facts.value(key) for key in interleaved):
+            facts.integer("recompute_layers", f"{prefix}_num_layers", low=1)
     for key in ("checkpoint_activations", "deepspeed_activation_checkpointing"):
         if facts.on(key):
             facts.state("gradient_checkpointing", "full", key)

@@ -51,6 +51,7 @@ SEVERAL: Final = frozenset({
     "dataset", "val_dataset", "target_modules", "lora_target_modules", "modules_to_save", "reward_funcs", "reward_weights",
     "adapters", "freeze_parameters", "trainable_parameters", "report_to", "external_plugins", "cached_dataset", "model_name",
     "eval_dataset", "vllm_server_host", "vllm_server_port", "callbacks", "columns", "model_author", "reward_model",
+    "recompute_modules",
 })  # fmt: skip
 
 _OWN: Final = frozenset({

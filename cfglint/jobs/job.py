@@ -159,6 +159,10 @@ class TrainingJob(Job):
     lora_dropout = FactField[float]()
     lora_targets = FactField[list[str]]("module names, or ['all-linear']")
     lora_modules_to_save = FactField[list[str]]()
+    recompute_modules = FactField[list[str]](
+        "Megatron's selective recomputation: core_attn, mlp, moe, moe_act, layernorm …"
+    )
+    recompute_layers = FactField[int]("layers of a pipeline stage that are recomputed, where not all are")
     lora_kernels = FactField[list[str]]("what one kernel computes with its adapters: mlp, qkv, o (Axolotl)")
     weight_dtype = FactField[str]("dtype parameters are stored in: fp32, bf16, fp16, fp8")
     compute_dtype = FactField[str]("autocast or engine dtype: bf16, fp16, fp8, or null for none (value 'none')")

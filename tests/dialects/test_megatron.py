@@ -69,6 +69,16 @@ def test_dtypes_of_gradient_buffers_and_moments() -> None:
     assert wider.facts.value("optimizer_state_dtype") == "fp32"
 
 
+def test_what_is_recomputed() -> None:
+    facts = readings_of(SCRIPT.replace("{more}", "--recompute-modules moe_act layernorm"))["megatron"].facts
+    assert facts.value("recompute_modules") == ["moe_act", "layernorm"]
+    full = SCRIPT.replace("--recompute-granularity selective", "--recompute-granularity full {more}", 1)
+    some = "--recompute-method block --recompute-num-layers 3"
+    assert readings_of(full.replace("{more}", some))["megatron"].facts.value("recompute_layers") == 3
+    uniform = "--recompute-method uniform --recompute-num-layers 1"
+    assert readings_of(full.replace("{more}", uniform))["megatron"].facts.value("recompute_layers") is None
+
+
 LLAMA = (
     "--swiglu --disable-bias-linear --normalization RMSNorm --use-rotary-position-embeddings --group-query-attention "
     "--num-query-groups 4 --untie-embeddings-and-output-weights --tokenizer-type NullTokenizer --vocab-size 32000 "

@@ -154,3 +154,40 @@ def test_megatron_leaves_fp32_copies_on_the_device_unless_the_optimizer_is_preci
     goes = {c.name: c.bytes for c in memory(**facts, precision_aware_optimizer=True).components}
     assert stays["master weights"] == pytest.approx(7.2417e9 * 4 / 8, rel=0.001)
     assert "master weights" not in goes and "optimizer states" not in stays
+
+
+def kept_by_layer(**facts: Any) -> list[tuple[int, float]]:
+    plan = resolve(complete(**{**MEGATRON, "micro_batch_size": 1, **facts}))
+    assert plan.architecture is not None
+    layers = (0, len(plan.architecture.layers))
+    return [(run.count, run.kept) for run in activations_of(plan, plan.architecture, layers, last=True).runs]
+
+
+@pytest.mark.parametrize(
+    ("modules", "elements"),
+    [
+        (["core_attn"], 0),
+        (["layernorm"], 2 * 1024),
+        # gate, up and their product, 2 experts a token, in their one width; then the scattered tokens, what comes back of
+        # them and the router's probabilities too
+        (["moe_act"], 2 * 2048),
+        (["moe"], None),
+    ],
+)
+def test_selective_recomputation_of_modules(modules: list[str], elements: int | None) -> None:
+    """Megatron's ``recompute_modules``: what a token's layer no longer keeps."""
+    facts = {"config": MIXTRAL, "gradient_checkpointing": "selective"}
+    ((_, all_kept),) = kept_by_layer(**facts)
+    ((_, kept),) = kept_by_layer(**facts, recompute_modules=modules)
+    if elements is not None:
+        assert all_kept - kept == 4096 * 2 * elements
+        return
+    # of the feed-forward its norm's input and output are left, before it four widths of attention and the norm's two
+    assert kept == pytest.approx(4096 * 2 * (2 + 2 + 4) * 1024, rel=0.01)
+
+
+def test_the_block_method_recomputes_some_layers_of_a_stage() -> None:
+    whole = kept_by_layer(gradient_checkpointing="full")
+    none = kept_by_layer(gradient_checkpointing="none")
+    some = kept_by_layer(gradient_checkpointing="full", recompute_layers=10)
+    assert some == [(10, whole[0][1]), (22, none[0][1])]

@@ -46,6 +46,8 @@ class Run:
     checkpointed: bool
     cache: float
     """Keys and values of one layer, where the model keeps them (``use_cache``)."""
+    dropped: float = 0.0
+    """What the footprint saves and parts of a block that are checkpointed by themselves do not keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,12 @@ def activations_of(
             (kind, 1, replace(numerics, input_grad=False)),
             *([(kind, count - 1, numerics)] if count > 1 else []),
         ]
-    for key, count, own in groups:
+    if checkpointed and plan.recompute_layers is not None:
+        groups, kept_whole = _first_layers(groups, plan.recompute_layers)
+    else:
+        kept_whole = []
+    for key, count, own in (*groups, *kept_whole):
+        checkpointed = own.checkpointed or selective
         shape = _shape(architecture, key, plan, batch, sequence, style.all_experts and plan.profile.modeling)
         footprint = block_footprint(shape, style, own)
         if (
@@ -247,9 +254,11 @@ def activations_of(
             kept += 3 * footprint.input
         if selective:
             kept += _selected(shape, style, numerics)
+        dropped = _recomputed(shape, style, own, footprint, plan.recompute_modules)
+        kept -= dropped
         if plan.offloads_activations:
             kept = 0.0
-        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics)))
+        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics), dropped))
     head = None
     tp = plan.tensor_parallel
     if last:
@@ -349,6 +358,50 @@ def _cached(layer: Layer, shape: Shape, style: Style, numerics: Numerics) -> flo
     size = DTYPE_BYTES[numerics.autocast or numerics.weight_dtype]
     heads = shape.heads if style.broadcasts_kv and shape.kv_heads > 1 else shape.kv_heads
     return shape.tokens * heads * (shape.head_dim + shape.value_dim) * size
+
+
+_Groups = list[tuple[Layer, int, Numerics]]
+
+
+def _first_layers(groups: _Groups, count: int) -> tuple[_Groups, _Groups]:
+    """The groups of the first ``count`` layers, and those of the others, which are not checkpointed."""
+    first: _Groups = []
+    others: _Groups = []
+    for kind, layers, numerics in groups:
+        inside = min(layers, max(0, count))
+        count -= layers
+        if inside:
+            first.append((kind, inside, numerics))
+        if layers > inside:
+            others.append((kind, layers - inside, replace(numerics, checkpointed=False)))
+    return first, others
+
+
+def _recomputed(shape: Shape, style: Style, numerics: Numerics, footprint: Footprint, modules: frozenset[str]) -> float:
+    """What a block does not keep of its footprint where parts of it are checkpointed: Megatron's ``recompute_modules``.
+
+    ``megatron/core/transformer/transformer_config.py`` and the modules it names: MLP and experts keep their input,
+    norms, the experts' activation and MLA's up-projections discard their output.
+    """
+    if not modules:
+        return 0.0
+    size = DTYPE_BYTES[numerics.weight_dtype]
+    whole = shape.has_feed_forward and ("moe" if shape.experts else "mlp") in modules
+    dropped = 0.0
+    if whole:
+        mixer = block_footprint(replace(shape, has_feed_forward=False), style, numerics)
+        # the stream after the mixer and the norm of it
+        dropped += footprint.saved - mixer.saved - footprint.input * (2 if shape.has_mixer else 1)
+    elif shape.experts:
+        if "moe_act" in modules:
+            dropped += shape.tokens * shape.top_k * shape.expert_intermediate * size
+        if "shared_experts" in modules:
+            dropped += shape.tokens * shape.shared_intermediate * (3 if style.gated else 2) * size
+    if "layernorm" in modules:
+        dropped += footprint.input * (shape.has_mixer + shape.has_feed_forward)
+    if "mla_up_proj" in modules and shape.kv_lora_rank:
+        dropped += shape.tokens * shape.heads * (2 * shape.head_dim + shape.value_dim) * size
+    return min(dropped, footprint.saved)
 
 
 def _selected(shape: Shape, style: Style, numerics: Numerics) -> float:

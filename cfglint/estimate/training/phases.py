@@ -150,7 +150,7 @@ def walk(
             if run.checkpointed:
                 inner = (alive or f.input) + max(f.forward_saving + f.output, backward)
             else:
-                inner = max(0.0, alive - f.saved) + backward
+                inner = max(0.0, alive - f.saved + run.dropped) + backward
             gathered = windows.outer + windows.block * windows.backward_blocks
             if not windows.reshard:
                 gathered = windows.outer + windows.block * (remaining - position)

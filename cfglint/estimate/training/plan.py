@@ -100,6 +100,10 @@ class Plan:
     sequence: int | None
     packing: bool
     checkpointing: str
+    recompute_modules: frozenset[str]
+    """Parts of a block that are checkpointed by themselves (Megatron)."""
+    recompute_layers: int | None
+    """Layers of a stage that are checkpointed whole; None: all of them."""
     attention: str
     loss_kernel: str
     compile: bool
@@ -356,6 +360,8 @@ def resolve(job: TrainingJob) -> Plan:
         sequence=sequence,
         packing=read.flag("packing", bool(tokens)),
         checkpointing=checkpointing,
+        recompute_modules=_recompute_modules(read, checkpointing) if megatron else frozenset(),
+        recompute_layers=read.count("recompute_layers", None) if megatron and checkpointing == "full" else None,
         attention=read.text("attention", profile.attention, default, loose=True) or "sdpa",
         composes_attention=_composes_attention(read, weight, compute),
         loss_kernel=loss_kernel,
@@ -724,6 +730,11 @@ def _check_division(read: Reader, architecture: Architecture | None, ranks: _Ran
 def _checkpointing(read: Reader, profile: Profile, default: str) -> str:
     stated = read.text("gradient_checkpointing", profile.gradient_checkpointing, default, loose=True) or "none"
     return {"true": "full", "unsloth": "full", "false": "none"}.get(stated, stated)
+
+
+def _recompute_modules(read: Reader, checkpointing: str) -> frozenset[str]:
+    stated = read.get("recompute_modules")
+    return frozenset(map(str, stated)) if checkpointing == "selective" and isinstance(stated, list) else frozenset()
 
 
 def _composes_attention(read: Reader, weight: str, compute: str | None) -> bool:
