@@ -10,6 +10,7 @@ from cfglint.catalog.accelerators import find_accelerators
 from cfglint.catalog.architecture import architecture_from_config
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.estimate.training import estimate_training
+from cfglint.estimate.training.pins import pinned
 from cfglint.estimate.training.profiles import PROFILES, profile_of
 from cfglint.jobs.facts import CatalogueOrigin, FlagOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, TrainingJob
@@ -279,6 +280,44 @@ def test_modules_saved_beside_adapters(
         "optimizer states",
     )  # fmt: skip
     assert states == pytest.approx(2 * (head * saved + factors * 4), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("targets", "sides"),
+    [
+        (["shared_expert.up_proj", "shared_expert.down_proj"], 2 * (2048 + 5632)),
+        (["experts.up_proj"], 60 * (2048 + 1408)),
+        (["up_proj"], 60 * (2048 + 1408) + 2048 + 5632),
+    ],
+)
+def test_targets_that_name_the_owner_of_a_projection(targets: list[str], sides: int) -> None:
+    """PEFT compares the end of a module's name: ``shared_expert.up_proj`` is no routed expert's."""
+    config = {
+        "model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632, "moe_intermediate_size": 1408,
+        "shared_expert_intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "vocab_size": 151936,
+    }  # fmt: skip
+    facts = {"method": "lora", "lora_rank": 8, "lora_targets": targets, "weight_dtype": "bf16", "compute_dtype": "bf16"}
+    found = estimate("axolotl", 1, config, framework_version="0.13.0", **facts)
+    assert found.trainable_parameters == 24 * 8 * sides
+    # what the routed experts read is saved by their adapters alone, so by more than the shared expert's
+    routed = estimate(
+        "axolotl", 1, config, framework_version="0.13.0", **{**facts, "lora_targets": ["experts.up_proj"]}
+    )
+    more = found.memory.phases["backward"] - routed.memory.phases["backward"]
+    assert (more < 0) is (targets[0].startswith("shared"))
+
+
+@pytest.mark.parametrize(("release", "whole"), [("0.12.2", False), ("0.13.0", True), (None, True)])
+def test_libraries_that_a_release_of_axolotl_pins(release: str | None, whole: bool) -> None:
+    """accelerate 1.10 until 0.12, whose ``no_sync`` did nothing for FSDP2; 1.11 since, with which gradients stay whole."""
+    found = estimate(
+        "axolotl", 8, method="full", weight_dtype="bf16", compute_dtype="bf16", fsdp="full_shard", fsdp_version=2,
+        gradient_accumulation_steps=4, framework_version=release, micro_batch_size=1, sequence_length=512,
+    )  # fmt: skip
+    assert (component(found, "gradients") > PARAMETERS * 1.9) is whole
+    assert pinned("axolotl", "0.12.2")["accelerate"] == "1.10.0"
+    assert pinned("axolotl", "0.3.0") == pinned("trl", "0.12.0") == pinned("axolotl", None) == {}
 
 
 def test_a_version_of_peft_is_not_one_of_transformers() -> None:

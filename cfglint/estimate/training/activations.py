@@ -16,7 +16,7 @@ from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, drop
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.objectives import Scoring
-from cfglint.estimate.training.parameters import adapter_slots, expert_adapters, separate_experts
+from cfglint.estimate.training.parameters import adapter_slots, bare_experts, expert_adapters, separate_experts
 from cfglint.estimate.training.plan import PREFERENCE, Plan
 from cfglint.estimate.training.states import outer_dtype, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
@@ -199,6 +199,7 @@ def activations_of(
             numerics,
             lora_slots=frozenset() if plan.adapters_off else adapter_slots(architecture, plan),
             expert_adapters=expert_adapters(architecture, plan),
+            bare_experts=bare_experts(architecture, plan),
         )
         numerics = replace(
             numerics,

@@ -69,6 +69,8 @@ class Numerics:
     lora_slots: frozenset[str] = frozenset()
     expert_adapters: frozenset[str] = frozenset()
     """Fused expert parameters that carry adapters: ``gate_up``, ``down``."""
+    bare_experts: bool = False
+    """Routed experts carry none, though shared ones may."""
     lora_kernels: frozenset[str] = frozenset()
     """``mlp``, ``qkv``, ``o``: one kernel computes projections and adapters (Axolotl)."""
     lora_rank: int = 0
@@ -791,20 +793,21 @@ class BlockWriter:
         """Gate and up, activation, down, times the router's weight."""
         tape, shape, numerics = self.tape, self.shape, self.numerics
         width, hidden = shape.expert_intermediate, shape.expert_hidden or shape.hidden
+        gate_slot, up_slot, down_slot = ("", "", "") if numerics.bare_experts else ("gate", "up", "down")
         if not self.style.gated:
-            slot = "up" if packed or (numerics.lora_slots and not numerics.modeling) else ""
+            slot = up_slot if packed or (numerics.lora_slots and not numerics.modeling) else ""
             up = self.project(spread, slot, hidden, width, rows, experts)
-            down = self.project(self.activate(up), slot and "down", width, hidden, rows, experts)
+            down = self.project(self.activate(up), slot and down_slot, width, hidden, rows, experts)
             return tape.mul(down, picked)
         if packed or (numerics.lora_slots and not numerics.modeling):
             # modules of their own, which can carry adapters
-            gate = self.project(spread, "gate", hidden, width, rows, experts)
+            gate = self.project(spread, gate_slot, hidden, width, rows, experts)
             if self._clamps:
-                product = self._clamped_glu(gate, self.project(spread, "up", hidden, width, rows, experts))
+                product = self._clamped_glu(gate, self.project(spread, up_slot, hidden, width, rows, experts))
             else:
                 gate = self.activate(gate)
-                product = tape.mul(gate, self.project(spread, "up", hidden, width, rows, experts))
-            down = self.project(product, "down", width, hidden, rows, experts)
+                product = tape.mul(gate, self.project(spread, up_slot, hidden, width, rows, experts))
+            down = self.project(product, down_slot, width, hidden, rows, experts)
             return tape.mul(down, picked)
 
         up = self._fused_experts(spread, "gate_up", rows * 2 * width, experts, hidden, 2 * width)

@@ -169,7 +169,7 @@ def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Paramete
 
 
 def _left_alone(
-    architecture: Architecture, plan: Plan, tensor: Tensor, targets: tuple[frozenset[str], frozenset[str]]
+    architecture: Architecture, plan: Plan, tensor: Tensor, targets: _Targets
 ) -> bool:
     """Whether quantization leaves a projection alone because it has no adapter."""
     if plan.quantization is None or architecture.model_type not in plan.profile.quantizes_adapted:
@@ -218,12 +218,38 @@ def _slot(tensor: Tensor) -> frozenset[str]:
     return found & ATTENTION_SLOTS if attention else found - ATTENTION_SLOTS
 
 
-def _targets(architecture: Architecture, plan: Plan) -> tuple[frozenset[str], frozenset[str]]:
-    """Module names that LoRA targets name as they are, and the slots that other frameworks' names stand for."""
+OWNERS: Final = {
+    "experts": "expert",
+    "shared_expert": "shared_expert",
+    "shared_experts": "shared_expert",
+    "shared_mlp": "shared_expert",
+}
+"""Modules that a target may name before its own (``shared_expert.up_proj``), to the role of what they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    direct: frozenset[str]
+    """Module names that LoRA targets name as they are."""
+    aliases: frozenset[str]
+    """Slots that other frameworks' names stand for."""
+    owned: frozenset[tuple[str, str]]
+    """Module names with the role of the only ones that are meant."""
+
+
+def _targets(architecture: Architecture, plan: Plan) -> _Targets:
     modules = {tensor.module for tensor in architecture.tensors}
-    names = {name.rsplit(".", 1)[-1] for name in plan.lora_names}
+    names: set[str] = set()
+    owned: set[tuple[str, str]] = set()
+    for target in plan.lora_names:
+        *parents, name = target.split(".")
+        role = next((OWNERS[parent] for parent in reversed(parents) if parent in OWNERS), None)
+        if role is None:
+            names.add(name)
+        else:
+            owned.add((name, role))
     direct = frozenset(names & modules)
-    return direct, slots_of(tuple(names - direct))
+    return _Targets(direct, slots_of(tuple(names - direct)), frozenset(owned))
 
 
 def _adapts_parts(plan: Plan, tensor: Tensor) -> bool:
@@ -242,16 +268,16 @@ def _joined_sides(architecture: Architecture, plan: Plan, columns: int) -> int:
     return sum(columns + rows for slot, rows in parts.items() if slot in plan.lora_slots)
 
 
-def _targeted(tensor: Tensor, plan: Plan, targets: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _targeted(tensor: Tensor, plan: Plan, targets: _Targets) -> bool:
     linear = tensor.linear or (tensor.role == "expert" and separate_experts(plan))
     if not linear or len(tensor.shape) != 2 or tensor.role in ("lm_head", "vision", "audio"):
         return False
     if plan.lora_all_linear:
         return tensor.role != "router" or bool(tensor.stack)
-    direct, aliases = targets
     if _adapts_parts(plan, tensor):
-        return bool(aliases & {"q", "k", "v"})
-    return tensor.module in direct or bool(_slot(tensor) & aliases)
+        return bool(targets.aliases & {"q", "k", "v"})
+    named = tensor.module in targets.direct or (tensor.module, tensor.role) in targets.owned
+    return named or bool(_slot(tensor) & targets.aliases)
 
 
 def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
@@ -265,3 +291,12 @@ def adapter_slots(architecture: Architecture, plan: Plan) -> frozenset[str]:
     targets, taken = _targets(architecture, plan), _taken_names(architecture, plan)
     tensors = [tensor for tensor in architecture.tensors if tensor.stack and tensor.module not in taken]
     return frozenset().union(*(_slot(tensor) for tensor in tensors if _targeted(tensor, plan, targets)))
+
+
+def bare_experts(architecture: Architecture, plan: Plan) -> bool:
+    """Routed experts that are modules of their own carry no adapters, whatever other projections of these names do."""
+    if not plan.adapter or plan.lora_all_linear or not architecture.tensors:
+        return False
+    targets = _targets(architecture, plan)
+    experts = [tensor for tensor in architecture.tensors if tensor.role == "expert"]
+    return bool(experts) and not any(_targeted(tensor, plan, targets) for tensor in experts)

@@ -12,6 +12,7 @@ from cfglint.estimate.batch import derived_accumulation
 from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, scoring_of
+from cfglint.estimate.training.pins import pinned
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.estimate.training.supervised import KERNELS, METRICS, TRANSFORMERS, WIDENS_WEIGHT
@@ -819,7 +820,7 @@ def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation
     if accumulation < 2 or not sharding.startswith("fsdp") or read.flag("reduces_each_micro_step", False):
         return ""
     if sharding == "fsdp2" and profile.defers_fsdp2:
-        release = read.job.versions.get("accelerate")
+        release = _library(read, profile, "accelerate")
         if release is None:
             read.loose.add("reduces_each_micro_step")
         elif not in_force(profile.defers_fsdp2, release):
@@ -836,7 +837,7 @@ def _transformers_version(read: Reader, profile: Profile) -> str | None:
         stated = None
     if profile.name in ("transformers", "peft"):
         return stated or read.job.versions.get("transformers")
-    found = read.job.versions.get("transformers")
+    found = _library(read, profile, "transformers")
     release = _trl_release(read, profile)
     return found or (held_in(TRANSFORMERS, release) or None if release is not None else None)
 
@@ -933,10 +934,15 @@ def _upcasts(read: Reader, quantization: str | None, profile: Profile, sharding:
     return stated and sharding not in ("fsdp1", "fsdp2", "zero3")
 
 
+def _library(read: Reader, profile: Profile, name: str) -> str | None:
+    """The release of a library: as requirements or images say, else what the framework's own release pins."""
+    return read.job.versions.get(name) or pinned(profile.name, _own_release(read, profile)).get(name)
+
+
 def _peft_release(read: Reader, profile: Profile) -> str | None:
     """PEFT's release; a plain loop's version is that of transformers unless it is below 1."""
     stated = read.text("framework_version") if profile.name == "peft" else None
-    return stated if stated is not None and stated.startswith("0.") else read.job.versions.get("peft")
+    return stated if stated is not None and stated.startswith("0.") else _library(read, profile, "peft")
 
 
 def _mixes_units(read: Reader, profile: Profile) -> bool:
@@ -977,7 +983,7 @@ def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profil
     kept = next((releases for kind, releases in KEPT_INPUTS.items() if (quantization or "").startswith(kind)), None)
     if kept is None:
         return False
-    release = read.job.versions.get("bitsandbytes")
+    release = _library(read, profile, "bitsandbytes")
     if release is not None:
         return in_force(kept, release)
     if not profile.old_bitsandbytes:
