@@ -82,6 +82,7 @@ class Plan:
     upcast_outer: bool
     """Embeddings and head are among what is held in fp32."""
     adapter_dtype: str
+    norm_kernel: str
     keeps_packed_inputs: bool | None
     """Quantized linears keep their input for backward; None where that depends on a release that is not known."""
     weight_dtype: str
@@ -346,6 +347,7 @@ def resolve(job: TrainingJob) -> Plan:
         upcast_unquantized=upcasts,
         upcast_outer=upcasts and not _casts_outer_back(read, method.quantization, profile, compute),
         adapter_dtype=_adapter_dtype(read, profile, method.quantization, weight),
+        norm_kernel=_norm_kernel(read, profile),
         keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
@@ -948,6 +950,12 @@ def _peft_release(read: Reader, profile: Profile) -> str | None:
 def _mixes_units(read: Reader, profile: Profile) -> bool:
     release = _own_release(read, profile)
     return bool(profile.mixes_units) and release is not None and in_force(profile.mixes_units, release)
+
+
+def _norm_kernel(read: Reader, profile: Profile) -> str:
+    release = _own_release(read, profile)
+    composed = profile.modeling_norms and release is not None and in_force(profile.modeling_norms, release)
+    return "modeling" if composed else profile.norm_kernel
 
 
 def _own_release(read: Reader, profile: Profile) -> str | None:

@@ -44,6 +44,8 @@ class Profile:
     """Weights are converted to fp16 before bitsandbytes packs them, and so unpacked as fp16."""
     norm_kernel: str = "modeling"
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
+    modeling_norms: str = ""
+    """Releases whose norms were as in transformers all the same."""
     joins_qkv: bool = False
     """One projection makes queries, keys and values of any model, and keys and values are repeated to all heads (litgpt)."""
     composes_capped: bool = False
@@ -282,6 +284,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         loss_kernel="chunked",
         modeling=False,
         norm_kernel="float",
+        modeling_norms=">=0.3,<0.4.6",  # cast before the scale, Feb to July 2024
         old_bitsandbytes="<0.5.5",
         quantizes_fp16=True,
         checkpoints_inside_units=True,
