@@ -30,7 +30,7 @@ GROUPS: dict[str, str] = {
     "seq2seq": "t5 mt5 umt5 bart whisper",
     "gemma": "gemma3n_text gemma4_text gemma4_unified_text",
     "vision": (
-        "llava llava_next llava_onevision gemma3 gemma4 paligemma idefics3 smolvlm internvl internvl_chat kimi_vl kimi_k25 lfm2_vl mimo_v2 glm4v_moe molmo2 exaone4_5 ernie4_5_vl_moe ernie4_5_moe_vl kimi_k3 glm5_next minicpmv4_6 youtu_vl step3p7 bailing_moe_v3_vl llada2vl cohere2_vision cohere_compass minimax_vl_01 gemma4_unified hy_v3_vl mistral3 qwen2_vl qwen2_5_vl "
+        "llava llava_next llava_onevision gemma3 gemma3n gemma4 paligemma idefics3 smolvlm internvl internvl_chat kimi_vl kimi_k25 lfm2_vl mimo_v2 glm4v_moe molmo2 exaone4_5 ernie4_5_vl_moe ernie4_5_moe_vl kimi_k3 glm5_next minicpmv4_6 youtu_vl step3p7 bailing_moe_v3_vl llada2vl cohere2_vision cohere_compass minimax_vl_01 gemma4_unified hy_v3_vl intern_s2_preview mistral3 qwen2_vl qwen2_5_vl "
         "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl"
     ),
     "vision_remote": (

@@ -1,8 +1,8 @@
-"""Audio encoders of models that hear: Gemma 4's conformer, MiMo-V2.5's transformer over codec tokens."""
+"""Audio encoders of models that hear (Gemma 4, Phi-4 multimodal, MiMo-V2.5), and Intern-S2's encoder of time series."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
@@ -19,20 +19,40 @@ def as_audio(tensors: Iterator[Tensor]) -> Iterator[Tensor]:
 
 
 def gemma4(c: Config, text: Config) -> Iterator[Tensor]:
-    yield from as_audio(gemma4_encoder(c))
-    yield from linear("embedding_projection", text.size("hidden_size"), c.size("output_proj_dims", 1536), "projector")
-
-
-def gemma4_encoder(c: Config) -> Iterator[Tensor]:
-    hidden, heads, kernel = c.size("hidden_size", 1024), c.size("num_attention_heads", 8), c.size("conv_kernel_size", 5)
+    hidden, out = c.size("hidden_size", 1024), c.size("output_proj_dims", 1536)
+    kernel, layers = c.size("conv_kernel_size", 5), c.size("num_hidden_layers", 12)
     channels = c.sequence("subsampling_conv_channels") or (128, 32)
-    first, second = (whole("subsampling_conv_channels", item, at_least=1) for item in channels)
+    yield from as_audio(conformer(hidden, c.size("num_attention_heads", 8), layers, kernel, channels))
+    yield from as_audio(linear("output_proj", out, hidden, "audio", bias=True))
+    yield from linear("embedding_projection", text.size("hidden_size"), out, "projector")
+
+
+def gemma3n(c: Config, text: Config) -> Iterator[Tensor]:
+    """Its tokens for sounds that the encoder does not give are embedded beside it."""
+    hidden, heads = c.size("hidden_size", 1536), c.size("conf_num_attention_heads", 8)
+    kernel, layers = c.size("conf_conv_kernel_size", 5), c.size("conf_num_hidden_layers", 12)
+    channels = c.sequence("sscp_conv_channel_size") or (128, 32)
+    yield from as_audio(conformer(hidden, heads, layers, kernel, channels))
+    yield from embedder(c.size("vocab_size", 128), hidden, text)
+
+
+def embedder(rows: int, width: int, text: Config) -> Iterator[Tensor]:
+    """Gemma 3n's way from an encoder into the text, and a table of its own for tokens of that kind."""
+    yield from matrix("embedding", (rows, width), "projector")
+    for module in ("hard_embedding_norm", "soft_embedding_norm"):
+        yield from norm(module, width, role="projector")
+    yield from linear("embedding_projection", text.size("hidden_size"), width, "projector")
+
+
+def conformer(hidden: int, heads: int, layers: int, kernel: int, channels: Sequence[int]) -> Iterator[Tensor]:
+    """Gemma's conformer over 128 mel bins, halved twice before it."""
+    first, second = (whole("the convolutions' channels", item, at_least=1) for item in channels)
     yield from matrix("conv", (first, 1, 3, 3), "audio")
     yield from norm("norm", first)
     yield from matrix("conv", (second, first, 3, 3), "audio")
     yield from norm("norm", second)
-    yield from linear("input_proj_linear", hidden, second * 32, "audio")  # 128 mel bins, halved twice
-    where = Where("audio", tuple(range(c.size("num_hidden_layers", 12))))
+    yield from linear("input_proj_linear", hidden, second * 32, "audio")
+    where = Where("audio", tuple(range(layers)))
     for _ in range(2):
         yield from linear("ffw_layer_1", 4 * hidden, hidden, "audio", where)
         yield from linear("ffw_layer_2", hidden, 4 * hidden, "audio", where)
@@ -46,7 +66,6 @@ def gemma4_encoder(c: Config) -> Iterator[Tensor]:
     yield from matrix("depthwise_conv1d", (hidden, 1, kernel), "audio", where)
     for module in ("pre_layer_norm", "conv_norm", "norm_pre_attn", "norm_post_attn", "norm_out"):
         yield from norm(module, hidden, where)
-    yield from linear("output_proj", c.size("output_proj_dims", 1536), hidden, "audio", bias=True)
 
 
 def gemma4_unified(c: Config, text: Config) -> Iterator[Tensor]:
@@ -137,5 +156,49 @@ def mimo(c: Config, text: Config) -> Iterator[Tensor]:
         yield from linear("2", out, 4 * grouped, "projector")
 
 
-EARS: Mapping[str, Ears] = {"gemma4": gemma4, "gemma4_unified": gemma4_unified, "mimo_v2": mimo, "phi4mm": phi4mm}
+def time_series(c: Config, text: Config) -> Iterator[Tensor]:
+    """Intern-S2's encoder of time series: a small transformer over patches, then Whisper's layers."""
+    yield from as_audio(time_series_encoder(c))
+    inner, out = c.size("ts_hidden_dim", 1024), c.size("out_hidden_size", text.size("hidden_size"))
+    yield from norm("layer_norm", inner, bias=True, role="projector")
+    yield from linear("linear_1", out, inner, "projector", bias=True)
+    yield from linear("linear_2", out, out, "projector", bias=True)
+
+
+def time_series_encoder(c: Config) -> Iterator[Tensor]:
+    hidden, width = c.size("d_model", 768), c.size("encoder_ffn_dim", 3072)
+    bins, patch, patch_width = c.size("num_mel_bins", 80), 128, 2048  # nn.TransformerEncoderLayer's default width
+    yield from matrix("conv", (patch, 1, 5), "audio")
+    yield from vector("conv", patch, "audio", bias=True)
+    yield from matrix("in_proj", (3 * patch, patch), "audio")
+    yield from vector("in_proj", 3 * patch, "audio", bias=True)
+    yield from linear("out_proj", patch, patch, "audio", bias=True)
+    yield from linear("linear1", patch_width, patch, "audio", bias=True)
+    yield from linear("linear2", patch, patch_width, "audio", bias=True)
+    yield from norm("norm1", patch, bias=True)
+    yield from norm("norm2", patch, bias=True)
+    yield from linear("adapt_in", bins, c.size("ts_adapt_in_dim", 256), "audio", bias=True)
+    for module, inner in (("conv1", bins), ("conv2", hidden)):
+        yield from matrix(module, (hidden, inner, 3), "audio")
+        yield from vector(module, hidden, "audio", bias=True)
+    yield from matrix("embed_positions", (c.size("max_source_positions", 1500), hidden), "audio")
+    where = Where("audio", tuple(range(c.size("encoder_layers", 17))))
+    for module in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        yield from linear(module, hidden, hidden, "audio", where, bias=module != "k_proj")
+    yield from linear("fc1", width, hidden, "audio", where, bias=True)
+    yield from linear("fc2", hidden, width, "audio", where, bias=True)
+    yield from norm("self_attn_layer_norm", hidden, where, bias=True)
+    yield from norm("final_layer_norm", hidden, where, bias=True)
+    yield from norm("layer_norm", hidden, bias=True)
+    yield from linear("adapt_out", c.size("ts_adapt_out_dim", 1024), hidden, "audio", bias=True)
+
+
+EARS: Mapping[str, Ears] = {
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
+    "gemma4_unified": gemma4_unified,
+    "mimo_v2": mimo,
+    "phi4mm": phi4mm,
+    "intern_s2_preview": time_series,
+}
 """By the ``model_type`` of the whole model."""

@@ -465,6 +465,68 @@ MAGE_TOWER = Tower(
     attention(o="proj"), plain(), LAYER_NORMS, patch="patch_embedding", positions=None, before="layernorm_pre"
 )
 
+MOBILENET_V5: tuple[tuple[str, int, int, int, int], ...] = (
+    # module, out, in, kernel, how often; convolutions with one channel in are depthwise
+    ("conv_stem", 64, 3, 3, 1),
+    ("conv_exp", 256, 64, 3, 1),
+    ("conv_pwl", 128, 256, 1, 1),
+    ("conv_exp", 512, 128, 3, 2),
+    ("conv_pwl", 128, 512, 1, 2),
+    ("dw_start", 128, 1, 3, 1),
+    ("pw_exp", 768, 128, 1, 1),
+    ("dw_mid", 768, 1, 5, 1),
+    ("pw_proj", 256, 768, 1, 1),
+    ("dw_start", 256, 1, 5, 2),
+    ("dw_start", 256, 1, 3, 2),
+    ("pw_exp", 1024, 256, 1, 4),
+    ("pw_proj", 256, 1024, 1, 4),
+    ("dw_start", 256, 1, 5, 1),
+    ("pw_exp", 1536, 256, 1, 1),
+    ("dw_mid", 1536, 1, 5, 1),
+    ("pw_proj", 640, 1536, 1, 1),
+    ("dw_start", 640, 1, 5, 7),
+    ("pw_exp", 2560, 640, 1, 7),
+    ("pw_proj", 640, 2560, 1, 7),
+    ("pw_exp", 640, 640, 1, 1),
+    ("pw_proj", 640, 640, 1, 1),
+    ("key.down_conv", 640, 1, 3, 14),
+    ("value.down_conv", 640, 1, 3, 14),
+    ("pw_exp", 1280, 640, 1, 14),
+    ("pw_proj", 640, 1280, 1, 14),
+    ("dw_start", 640, 1, 5, 1),
+    ("pw_exp", 3840, 640, 1, 1),
+    ("dw_mid", 3840, 1, 5, 1),
+    ("pw_proj", 1280, 3840, 1, 1),
+    ("pw_exp", 2560, 1280, 1, 19),
+    ("pw_proj", 1280, 2560, 1, 19),
+    ("msfa.pw_exp", 3840, 1920, 1, 1),
+    ("msfa.pw_proj", 2048, 3840, 1, 1),
+)
+"""Convolutions of MobileNet-V5's 300M encoder, each with a norm over what it puts out (timm 1.0.31 mobilenetv5_300m_enc)."""
+MOBILENET_ATTENTION = ((640, 12, 64, 14), (1280, 16, 96, 19))
+"""Its attention blocks: width, query heads, head size (one key-value head), how often."""
+
+
+def mobilenet(c: Config) -> Iterator[Tensor]:
+    named = c.get("architecture", "mobilenetv5_300m_enc")
+    if named != "mobilenetv5_300m_enc":
+        raise UnknownArchitecture(f"the vision config names {named!r}, expected mobilenetv5_300m_enc")
+    yield from vector("conv_stem", 64, "vision", bias=True)
+    for module, out, inner, kernel, count in MOBILENET_V5:
+        yield from matrix(module, (out, inner, kernel, kernel), "vision", count=count)
+        yield from vector("bn", out, "vision", count=count)
+    for width, heads, size, count in MOBILENET_ATTENTION:
+        yield from matrix("query.proj", (heads * size, width, 1, 1), "vision", count=count)
+        yield from matrix("key.proj", (size, width, 1, 1), "vision", count=count)
+        yield from matrix("value.proj", (size, width, 1, 1), "vision", count=count)
+        yield from matrix("output.proj", (width, heads * size, 1, 1), "vision", count=count)
+        yield from vector("norm", width, "vision", count=count)
+        yield from vector("layer_scale", width, "vision", count=count)
+    for width, count in ((256, 5), (640, 23), (1280, 20)):  # of the other blocks
+        yield from vector("layer_scale", width, "vision", count=count)
+    yield from vector("msfa.norm", 2048, "vision")
+
+
 STEP_TOWER = Tower(
     attention(), plain(), ("layernorm_before", "layernorm_after"), before="pre_layernorm", extra=step_extra
 )
@@ -529,6 +591,7 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "siglip_navit": NAVIT,
     "hunyuan_vl_vision": HUNYUAN_TOWER,
     "fast_vit": fast_vit,
+    "gemma3n_vision": mobilenet,
     "hyvit2": HYVIT2,
     "mage_vl_vision": MAGE_TOWER,
     "minicpmv4_6_vision": MINICPM_TOWER,

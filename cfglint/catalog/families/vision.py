@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cfglint.catalog.architecture import Role, Tensor, UnknownArchitecture
-from cfglint.catalog.families.audio import EARS
+from cfglint.catalog.families.audio import EARS, embedder
 from cfglint.catalog.families.config import Config, Flag, class_defaults, divide, whole
 from cfglint.catalog.families.parts import Body, Family, linear, matrix, vector
 from cfglint.catalog.families.towers import TOWERS, side
@@ -275,6 +275,10 @@ def hunyuan(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield Tensor("after_rms", (text.size("hidden_size"),), PROJECTOR)
 
 
+def gemma3n(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    yield from embedder(vision.size("vocab_size", 128), vision.size("hidden_size", 2048), text)
+
+
 def minimax_m3(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     hidden = text.size("hidden_size")
     width = outer.size("projector_hidden_size", hidden)
@@ -369,6 +373,7 @@ FAMILIES: dict[str, Family] = {
     "llava_next": VisionLanguage("llama", "clip_vision_model", llava_next),
     "llava_onevision": VisionLanguage("qwen2", "siglip_vision_model", llava_next),
     "gemma3": VisionLanguage("gemma3_text", "siglip_vision_model", gemma3),
+    "gemma3n": VisionLanguage("gemma3n_text", "gemma3n_vision", gemma3n),
     "gemma4": VisionLanguage("gemma4_text", "gemma4_vision", gemma4),
     "paligemma": VisionLanguage("gemma", "siglip_vision_model", paligemma),
     "idefics3": VisionLanguage("llama", "idefics3_vision", idefics3),
@@ -386,6 +391,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_moe": VisionLanguage("qwen3_vl_moe_text", "qwen3_vl_moe_vision", qwen3_vl),
     "qwen3_5": VisionLanguage("qwen3_5_text", "qwen3_5_vision", qwen3_5),
     "qwen3_5_moe": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5),
+    "intern_s2_preview": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5, ears="ts_config"),
     "glm4v": VisionLanguage("glm4v_text", "glm4v_vision", glm4v),
     "glm4v_moe": VisionLanguage("glm4v_moe_text", "glm4v_moe_vision", glm4v),
     "molmo2": VisionLanguage("molmo2_text", "molmo2_vision", molmo2),
