@@ -104,6 +104,10 @@ def state_schedule(facts: FactReader) -> None:
     name = text(facts.value("optimizer"))
     if name is not None and name.lower() in _OPTIMIZERS:
         facts.state("optimizer", _OPTIMIZERS[name.lower()], "optimizer")
+    state_optimizer_device(facts)
+
+
+def state_optimizer_device(facts: FactReader) -> None:
     if facts.on("optimizer_cpu_offload"):
         facts.state("offload_optimizer", "cpu", "optimizer_cpu_offload")
     state_optimizer_precision(facts)

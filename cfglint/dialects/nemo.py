@@ -228,6 +228,7 @@ def _read_nemo1(reading: Reading, *, command: bool = False) -> None:
             trainer.state("weight_dtype", "fp32", "precision")
             trainer.state("master_weights", False, "precision")
     megatron_core.state_parallel(model)
+    megatron_core.state_expert_tensor_default(model)
     megatron_core.state_batch(model)
     model.integer("sequence_length", ("data", "train_ds", "max_seq_length"), ("data", "seq_length"), low=1)
     megatron_core.state_memory(model)

@@ -246,10 +246,12 @@ def _state_mini_batch(facts: ResolvingReader, actor: ResolvingReader) -> None:
 def _state_megatron(actor: ResolvingReader) -> None:
     settings = actor.under("megatron")
     megatron_core.state_parallel(settings)
+    megatron_core.state_expert_tensor_default(settings)
     override = settings.under("override_transformer_config")
     megatron_core.state_memory(override)
     megatron_core.state_memory(settings)
     megatron_core.state_precision(settings)
+    megatron_core.state_optimizer_device(actor.under("optim", "override_optimizer_config"))
     for fact, value in (
         ("weight_dtype", "bf16"),
         ("compute_dtype", "bf16"),

@@ -85,6 +85,14 @@ def test_megatron_by_its_config_or_its_strategy() -> None:
         assert (facts.value("framework"), facts.value("tensor_parallel_size")) == ("megatron", 2)
         assert (facts.value("gradient_checkpointing"), facts.value("weight_dtype")) == ("full", "bf16")
         assert facts.fact("fsdp") is None
+    experts = (
+        "actor_rollout_ref.actor.megatron.expert_model_parallel_size=4 "
+        "+actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload=True "
+        "+actor_rollout_ref.actor.optim.override_optimizer_config.use_precision_aware_optimizer=True"
+    )
+    facts = command(f"{more} {experts}", "--config-name=ppo_megatron_trainer.yaml").facts
+    expected = {"expert_tensor_parallel_size": 2, "offload_optimizer": "cpu", "precision_aware_optimizer": True}
+    assert {name: facts.value(name) for name in expected} == expected
 
 
 def test_adapters_and_real_offload() -> None:
