@@ -67,6 +67,8 @@ class Activations:
     """The vision tower in front of the blocks."""
     carried: float = 0.0
     """What a loop's ``loss`` still keeps of the graph before while forward makes the next one."""
+    last_logits: float = 0.0
+    """Logits that the loop's name holds through the step and the next forward; where that makes new ones they are in ``head``."""
 
     @property
     def kept(self) -> float:
@@ -286,6 +288,7 @@ def activations_of(
                 trainable=not plan.adapter,
                 tokens=batch if _classifies(plan, architecture) else batch * sequence,
                 chunks=_pieces(plan, sequence),
+                caps_chunks=plan.caps_chunks,
                 splits_logits=plan.profile.chunk_tokens > 0 and not plan.adapter,
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
@@ -310,7 +313,8 @@ def activations_of(
     carried = 0.0
     if plan.profile.hold_logits:
         carried = sum(run.footprint.held * run.count for run in runs if not run.checkpointed)
-    return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried)
+    last_logits = head.held if head is not None and plan.profile.holds_wide_logits else 0.0
+    return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried, last_logits)
 
 
 def _pieces(plan: Plan, sequence: int) -> int:

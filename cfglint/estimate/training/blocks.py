@@ -580,9 +580,15 @@ class BlockWriter:
                 made = tape.op((made,), joined.elements, made.dtype, save=(made,))
             joined = tape.to(tape.add(joined, tape.scale(made)), joined.dtype)
         q, k, v = tape.split(joined, *(n * width for width in widths.values()))
+        normed = bool(self.style.qk_norm)
+        if normed:
+            by_head = self.style.qk_norm == "head"
+            q = self.norm(q, shape.head_dim if by_head else width_q)
+            k = self.norm(k, shape.head_dim if by_head else width_kv)
         times = shape.heads / shape.kv_heads
         if times > 1 and shape.kv_heads > 1:
-            q, k, v = (tape.op((part,), n * width_q, part.dtype) for part in (q, k, v))
+            q = q if normed else tape.op((q,), n * width_q, q.dtype)
+            k, v = (tape.op((part,), n * width_q, part.dtype) for part in (k, v))
         elif times > 1:
             k = tape.view(k, n * width_q)
         return q, k, v

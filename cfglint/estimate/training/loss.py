@@ -24,6 +24,8 @@ class Head:
     trainable: bool
     tokens: int
     chunks: int = 1
+    caps_chunks: bool = True
+    """Logits made in pieces are capped as whole ones are."""
     splits_logits: bool = False
     """The logits are made whole and split for the loss; else the hidden states are split for the head."""
     hold_logits: bool = False
@@ -64,7 +66,7 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     x = tape.external(head.tokens * shape.hidden, numerics.residual_dtype, True)
     hidden = writer.norm(x, shape.hidden)
     if head.scoring is not None:
-        return tape.footprint(x, _scored(writer, style, hidden, head, head.scoring))
+        return tape.footprint(x, _scored(writer, hidden, head, head.scoring))
     if head.kernel == "fused_linear":
         return tape.footprint(x, _fused_linear(writer, hidden, head))
     if head.kernel == "chunked":
@@ -74,7 +76,7 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         return tape.footprint(x, loss)
     elements = head.tokens * head.vocabulary
     weight = _weight(writer, head)
-    logits = _logits(writer, style, hidden, weight, head, elements)
+    logits = _logits(writer, hidden, weight, head, elements)
     if style.own_loss:
         return tape.footprint(x, _own_loss(writer, logits, head))
     if head.kernel == "compiled":
@@ -111,23 +113,28 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
 def _read(writer: BlockWriter, logits: Value, head: Head) -> None:
     """The trainer reads the logits that the model returned, before it lets go of them."""
     tape = writer.tape
-    returned = tape.op((logits,), logits.elements, "fp32") if head.converts_outputs and logits.dtype != "fp32" else logits
+    returned = (
+        tape.op((logits,), logits.elements, "fp32") if head.converts_outputs and logits.dtype != "fp32" else logits
+    )
     made = read_for_metrics(returned, writer.shape.batch, head.vocabulary, head.tokens, head.metrics)
     tape.op((), 0, returned.dtype, forward_temp=made)
     tape.keep(returned)
 
 
-def _logits(writer: BlockWriter, style: Style, hidden: Value, weight: Weight, head: Head, elements: float) -> Value:
+def _logits(writer: BlockWriter, hidden: Value, weight: Weight, head: Head, elements: float) -> Value:
     tape = writer.tape
     logits = tape.linear(hidden, weight, elements)
     if head.scaled:
         logits = tape.scale(logits)
-    if style.logit_cap:
-        logits = tape.scale(tape.unary(tape.scale(logits), save="output"))
-    return logits
+    return _capped(writer, logits)
 
 
-def _scored(writer: BlockWriter, style: Style, hidden: Value, head: Head, scoring: Scoring) -> Value:
+def _capped(writer: BlockWriter, logits: Value) -> Value:
+    tape = writer.tape
+    return tape.scale(tape.unary(tape.scale(logits), save="output")) if writer.style.logit_cap else logits
+
+
+def _scored(writer: BlockWriter, hidden: Value, head: Head, scoring: Scoring) -> Value:
     """The loss of a trainer that reads log-probabilities of ``head.scored`` tokens."""
     tape, weight = writer.tape, _weight(writer, head)
     scored = head.scored or head.tokens
@@ -136,7 +143,7 @@ def _scored(writer: BlockWriter, style: Style, hidden: Value, head: Head, scorin
     projected = scored if scoring.cuts_logits else head.tokens
     if projected < head.tokens:
         hidden = tape.slice(hidden, projected * writer.shape.hidden)
-    logits = _logits(writer, style, hidden, weight, head, projected * head.vocabulary)
+    logits = _logits(writer, hidden, weight, head, projected * head.vocabulary)
     wide = tape.to(logits, "fp32") if scoring.widens else logits
     if scoring.form == "divergence":
         return divergence(writer, wide)
@@ -182,6 +189,8 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
         logits = (tape.linear(hidden, weight, elements),)
     else:
         logits = tape.linears(tape.split(hidden, *[hidden.elements / head.chunks] * head.chunks), weight, piece)
+    if head.caps_chunks or head.splits_logits:
+        logits = tuple(_capped(writer, part) for part in logits)
     if before is not None:
         # converted when the model returns them, and bound to the loop's name in place of those of the micro-step before
         wide = tuple(tape.to(part, "fp32") for part in logits)

@@ -66,6 +66,7 @@ def walk(
 
     # forward: through each run of blocks, then the head
     carried = activations.carried
+    last = activations.last_logits
     done, casts, passed = waiting + carried, 0.0, 0
     for run in activations.runs:
         f = run.footprint
@@ -80,6 +81,7 @@ def walk(
                     "forward",
                     gradients=held,
                     activations=done + run.kept * position + f.input,
+                    logits=last,
                     gathered=windows.outer + copied + (0.0 if windows.reshard else windows.block * before),
                     casts=casts,
                 )
@@ -93,6 +95,7 @@ def walk(
             activations=done
             + run.kept * (run.count - 1)
             + (own + f.forward_plain if run.checkpointed else f.input + f.forward_saving),
+            logits=last,
             gathered=gathered,
             casts=casts + (f.casts * (run.count - 1) if run.checkpointed else 0.0),
         )
@@ -167,12 +170,14 @@ def walk(
         remaining -= run.count
         grown += f.gradients * run.count * gradient_share
     if embedding_gradient:
+        logits = head.held if head is not None else 0.0
         if sharded:
             pair = 3 if tied else 1
             consider(
                 "backward",
                 gradients=held or grown,
                 activations=waiting,
+                logits=logits,
                 embedding_gradient=embedding_gradient * pair + (0.0 if tied else outer_gradient),
                 gathered=windows.outer + windows.embedding,
                 reduce=windows.reduce,
@@ -181,6 +186,7 @@ def walk(
                 "backward",
                 gradients=held or grown,
                 activations=waiting,
+                logits=logits,
                 embedding_gradient=embedding_gradient + (0.0 if tied else outer_gradient),
                 reduce=max(windows.reduce, windows.outer_reduce),
             )
@@ -191,6 +197,7 @@ def walk(
                 "backward",
                 gradients=total if accumulating else max(0.0, total - embedding_gradient),
                 activations=waiting + activations.embedding_output,
+                logits=logits,
                 embedding_gradient=embedding_gradient * (3 if tied else 1),
                 gathered=windows.outer,
             )
@@ -202,7 +209,12 @@ def walk(
             gathered=windows.outer,
             reduce=windows.reduce,
         )
-    consider("step", gradients=states.gradients, workspace=states.workspace + windows.step)
+    consider(
+        "step",
+        gradients=states.gradients,
+        logits=activations.last_logits,
+        workspace=states.workspace + windows.step,
+    )
     best["load"] = (states.weights + windows.loading, {})
     phases = {phase: total for phase, (total, _) in best.items()}
     at = max(phases, key=lambda p: phases[p])

@@ -83,6 +83,8 @@ class Plan:
     """Embeddings and head are among what is held in fp32."""
     adapter_dtype: str
     norm_kernel: str
+    caps_chunks: bool
+    """Logits made in pieces are capped as whole ones are."""
     keeps_packed_inputs: bool | None
     """Quantized linears keep their input for backward; None where that depends on a release that is not known."""
     weight_dtype: str
@@ -348,6 +350,7 @@ def resolve(job: TrainingJob) -> Plan:
         upcast_outer=upcasts and not _casts_outer_back(read, method.quantization, profile, compute),
         adapter_dtype=_adapter_dtype(read, profile, method.quantization, weight),
         norm_kernel=_norm_kernel(read, profile),
+        caps_chunks=_caps_chunks(read, profile),
         keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
@@ -998,6 +1001,12 @@ def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profil
         return False
     own = read.text("framework_version")
     return None if own is None else in_force(profile.old_bitsandbytes, own)
+
+
+def _caps_chunks(read: Reader, profile: Profile) -> bool:
+    """As in releases before the change where the release is not known: those are the ones measured."""
+    own = read.text("framework_version")
+    return not profile.caps_chunks or (own is not None and in_force(profile.caps_chunks, own))
 
 
 def _sharding(zero: int | None, fsdp: str | None, version: int | None, world: int) -> tuple[str, bool, bool]:

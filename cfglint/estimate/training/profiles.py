@@ -58,6 +58,8 @@ class Profile:
     """Keys and values are copied to all query heads before attention."""
     chunk_tokens: int = 0
     """Tokens of a sequence in one piece of the chunked loss; 0: eight pieces, whatever the length (torchtune)."""
+    caps_chunks: str = ""
+    """Releases in which logits made in pieces are capped as whole ones are; empty for all."""
     unpacks_in_steps: bool = False
     """NF4 weights are unpacked by torch operations, unless they are compiled into one (torchao)."""
     widens_in_model: bool = False
@@ -290,6 +292,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         checkpoints_inside_units=True,
         mixes_units="<0.5.8",  # finetune/lora.py, the auto_wrap_policy; March 2025
         chunk_tokens=128,
+        caps_chunks=">=0.5.5",  # model.py ``clamp_head``; before, lora.py's own forward capped whole logits alone
         holds_wide_logits=True,
         joins_qkv=True,
         composes_capped=True,
