@@ -320,6 +320,15 @@ def test_libraries_that_a_release_of_axolotl_pins(release: str | None, whole: bo
     assert pinned("axolotl", "0.3.0") == pinned("trl", "0.12.0") == pinned("axolotl", None) == {}
 
 
+@pytest.mark.parametrize(("accelerate", "stored"), [("0.29.3", 2), ("0.30.0", 4), (None, 4)])
+def test_accelerate_holds_what_fsdp_trains_in_fp32_since_a_release(accelerate: str | None, stored: int) -> None:
+    found = estimate(
+        "transformers", 4, versions={"accelerate": accelerate} if accelerate else {}, method="full", weight_dtype="bf16",
+        compute_dtype="bf16", fsdp="full_shard", fsdp_version=1, micro_batch_size=1, sequence_length=512,
+    )  # fmt: skip
+    assert component(found, "weights") == pytest.approx(PARAMETERS * stored / 4)
+
+
 def test_a_version_of_peft_is_not_one_of_transformers() -> None:
     """Adapters share the weights' dtype before PEFT 0.12; transformers' release stays unknown."""
     found = {

@@ -272,7 +272,7 @@ def _fsdp(plan: Plan, assume_ranks: bool = False) -> Iterator[Option]:
         yield Option("FSDP full sharding", facts, cost="parameters are gathered again in backward", rank=2.9)
     elif plan.sharding in ("none", "ddp") and (plan.world > 1 or assume_ranks):
         # accelerate keeps what is trained in fp32 under FSDP with mixed precision (utils/fsdp_utils.py)
-        upcast = plan.profile.fsdp_upcasts_trainable and plan.compute_dtype is not None and gains_masters(plan)
+        upcast = plan.upcasts_trainable and plan.compute_dtype is not None and gains_masters(plan)
         cost = "half as much communication again" + ("; keeps parameters in fp32" if upcast else "")
         yield Option("FSDP full sharding", facts, cost=cost, rank=3.1, alters=upcast)
 

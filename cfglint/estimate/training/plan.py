@@ -82,6 +82,8 @@ class Plan:
     upcast_outer: bool
     """Embeddings and head are among what is held in fp32."""
     adapter_dtype: str
+    upcasts_trainable: bool
+    """FSDP with mixed precision holds what is trained in fp32 (accelerate since 0.30)."""
     norm_kernel: str
     caps_chunks: bool
     """Logits made in pieces are capped as whole ones are."""
@@ -349,6 +351,7 @@ def resolve(job: TrainingJob) -> Plan:
         upcast_unquantized=upcasts,
         upcast_outer=upcasts and not _casts_outer_back(read, method.quantization, profile, compute),
         adapter_dtype=_adapter_dtype(read, profile, method.quantization, weight),
+        upcasts_trainable=profile.fsdp_upcasts_trainable and in_force(">=0.30", _library(read, profile, "accelerate")),
         norm_kernel=_norm_kernel(read, profile),
         caps_chunks=_caps_chunks(read, profile),
         keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),

@@ -59,7 +59,7 @@ def trainable_dtype(plan: Plan) -> str:
     if plan.adapter:
         return plan.adapter_dtype
     sharded = plan.sharding in ("fsdp1", "fsdp2")
-    if sharded and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype in ("bf16", "fp16"):
+    if sharded and plan.upcasts_trainable and plan.compute_dtype in ("bf16", "fp16"):
         # accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and Accelerator._prepare_fsdp for version 1
         return "fp32"
     return plan.weight_dtype
@@ -73,7 +73,7 @@ def trained_bytes(plan: Plan, p: Parameters) -> float:
     own = DTYPE_BYTES[trainable_dtype(plan)]
     if not plan.adapter or not p.saved_modules:
         return own
-    sharded = plan.sharding in ("fsdp1", "fsdp2") and plan.profile.fsdp_upcasts_trainable and plan.compute_dtype
+    sharded = plan.sharding in ("fsdp1", "fsdp2") and plan.upcasts_trainable and plan.compute_dtype
     saved = "fp32" if sharded or plan.profile.widens_saved else outer_dtype(plan)
     if plan.adapter_dtype != "fp32":
         saved = plan.adapter_dtype
