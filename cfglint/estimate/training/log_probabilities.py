@@ -15,6 +15,8 @@ from cfglint.estimate.training.tape import DTYPE_BYTES, Value, Weight
 TILE_TOKENS: Final = 4096
 TILE_COLUMNS: Final = 32768
 """Rows and columns of a tile of logits (TRL 1.16 ``kernels/chunked_logprob.py``, ``trainer/utils.py``)."""
+ENTROPY_ROWS: Final = 128
+"""Rows whose entropy is made at a time (TRL ``entropy_from_logits``)."""
 
 
 def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> Value:
@@ -45,7 +47,7 @@ def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> 
     )
 
 
-def from_logits(writer: BlockWriter, wide: Value, rows: int, scoring: Scoring) -> Value:
+def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, scoring: Scoring) -> Value:
     """Log-probabilities of the logits of ``rows`` sequences, as the model returned them."""
     tape = writer.tape
     if scoring.names_logits:
@@ -61,10 +63,17 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, scoring: Scoring) -
     shifted = tape.slice(wide, wide.elements)
     if scoring.copies_shifted:
         shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
-        tape.linger(shifted)
-    if scoring.temperature:
-        shifted = tape.op((shifted,), shifted.elements, shifted.dtype, in_place=scoring.temperature == "in place")
-        tape.linger(shifted)
+    if scoring.temperature == "in place":
+        # a view divided in place: backward makes the whole's gradient anew, copies the view's and divides it
+        shifted = tape.slice(shifted, shifted.elements, backward_temp=2 * shifted.bytes)
+    elif scoring.temperature:
+        shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
+    tape.linger(shifted)
+    if scoring.measures_entropy:
+        # a view is copied to be flat; each piece has its log-softmax, its exponential, and their product
+        copy = 0.0 if scoring.copies_shifted or scoring.temperature == "copy" else shifted.bytes
+        piece = min(ENTROPY_ROWS, shifted.elements / vocabulary) * vocabulary * DTYPE_BYTES[shifted.dtype]
+        tape.op((), 0, shifted.dtype, forward_temp=copy + 3 * piece)
     losses.append(_selected(writer, shifted, rows, scoring.form))
     return losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
 
@@ -77,7 +86,7 @@ def _selected(writer: BlockWriter, x: Value, rows: int, form: str) -> Value:
     if form == "log_softmax":
         return tape.op((tape.unary(x, save="output"),), 1, "fp32")
     if form == "selective" and x.dtype == "fp32":
-        picked = tape.op((x,), 1, "fp32")
+        picked = tape.op((x,), 1, "fp32", save=(x,))
         # the gradient of a row takes two more of its size; then the rows' gradients are stacked into one tensor
         total = tape.op((x,), 1, "fp32", save=(x,), backward_temp=max(2 * row, x.bytes))
         return tape.op((picked, total), 1, "fp32")

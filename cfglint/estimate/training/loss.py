@@ -147,7 +147,7 @@ def _scored(writer: BlockWriter, hidden: Value, head: Head, scoring: Scoring) ->
     wide = tape.to(logits, "fp32") if scoring.widens else logits
     if scoring.form == "divergence":
         return divergence(writer, wide)
-    return from_logits(writer, wide, writer.shape.batch, scoring)
+    return from_logits(writer, wide, writer.shape.batch, head.vocabulary, scoring)
 
 
 def _weight(writer: BlockWriter, head: Head) -> Weight:

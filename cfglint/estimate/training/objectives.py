@@ -48,8 +48,29 @@ DIVIDES_BY_TEMPERATURE: Final[Releases] = (
 COPIES_SHIFTED: Final[Releases] = ((">=1.6", ""), (">=0.29", "copy"), ("<0.29", ""))
 """DPO copies the shifted logits to be contiguous (``dpo_trainer.py``)."""
 
-NAMES_LOGITS: Final[Releases] = ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named"))
-"""DPO's loss names the policy's logits while the reference runs: ``concatenated_forward`` had returned by then."""
+NAMES_LOGITS: Final[Mapping[str, Releases]] = {
+    "dpo": ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named")),
+    "ipo": ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named")),
+    "grpo": ((">=1.7", "named"), ("<1.7", "")),
+    "rloo": ((">=1.7", "named"), ("<1.7", "")),
+}
+"""The logits as the model returned them have a name through the trainer's loss.
+
+In DPO ``concatenated_forward`` had returned before the reference ran; GRPO and RLOO named the model's output for its
+auxiliary loss.
+"""
+
+MEASURES_ENTROPY: Final[Mapping[str, Releases]] = {
+    "dpo": ((">=1.14", ""), (">=0.29", "measured"), ("<0.29", "")),
+    "ipo": ((">=1.14", ""), (">=0.29", "measured"), ("<0.29", "")),
+    "kto": ((">=1.14", ""), (">=1.8", "measured"), ("<1.8", "")),
+    "grpo": ((">=1.14", ""), (">=0.20", "measured"), ("<0.20", "")),
+    "rloo": ((">=1.14", ""), (">=0.22", "measured"), ("<0.22", "")),
+}
+"""The entropy of the logits is logged, made of 128 rows at a time (``entropy_from_logits``); the kernel makes it by itself."""
+
+COPIES_CHOSEN: Final[Releases] = ((">=1.9", ""), ("<1.9", "copy"))
+"""KTO picks the logits of chosen and of rejected samples into tensors of their own (``kto_trainer.py``)."""
 
 REFERENCES: Final[Mapping[str, Releases]] = {
     "dpo": (("", "model"),),
@@ -72,6 +93,7 @@ class Scoring:
     temperature: str = ""
     """``copy`` or ``in place``: logits are divided by the sampling temperature."""
     copies_shifted: bool = False
+    measures_entropy: bool = False
     copies_chosen: bool = False
     """Logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
     cross_entropy: bool = False
@@ -86,7 +108,7 @@ class Scoring:
 
 def held_in(releases: Releases, release: str | None) -> str:
     """What holds in a release or range; the newest where it is not known."""
-    return next((found for where, found in releases if in_force(where, release)), releases[-1][1])
+    return next((found for where, found in releases if in_force(where, release)), releases[-1][1] if releases else "")
 
 
 def scoring_of(objective: str, release: str | None) -> Scoring | None:
@@ -100,8 +122,9 @@ def scoring_of(objective: str, release: str | None) -> Scoring | None:
         form,
         temperature=held_in(DIVIDES_BY_TEMPERATURE, release) if samples else "",
         copies_shifted=pairs and held_in(COPIES_SHIFTED, release) == "copy",
-        copies_chosen=objective == "kto",
+        measures_entropy=held_in(MEASURES_ENTROPY.get(objective, ()), release) == "measured",
+        copies_chosen=objective == "kto" and held_in(COPIES_CHOSEN, release) == "copy",
         cross_entropy=objective in ("orpo", "cpo"),
         cuts_logits=samples,
-        names_logits=not pairs or held_in(NAMES_LOGITS, release) == "named",
+        names_logits=objective not in NAMES_LOGITS or held_in(NAMES_LOGITS[objective], release) == "named",
     )

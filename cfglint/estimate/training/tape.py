@@ -214,11 +214,11 @@ class Tape:
         self._joins.add(index)
         return tuple(Value(x.storage, part, x.dtype, True, index) for part in parts)
 
-    def slice(self, x: Value, elements: float) -> Value:
+    def slice(self, x: Value, elements: float, backward_temp: float = 0.0) -> Value:
         """``x[..., a:b]``: a view in forward; backward makes a zero-filled gradient of the whole."""
         out = Value(x.storage, elements, x.dtype, x.grad, len(self._nodes) if x.grad else x.node)
         if x.grad:
-            self._nodes.append(_Node((x,), out, (), 0.0, 0.0, False, 0.0))
+            self._nodes.append(_Node((x,), out, (), 0.0, backward_temp, False, 0.0))
         return out
 
     def add(self, a: Value, b: Value) -> Value:
