@@ -32,7 +32,8 @@ from cfglint.dialects.hf_training_args import (
     state_sharding,
 )
 from cfglint.dialects.launcher_arguments import state_accelerate
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, scalar, text
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, scalar, text
+from cfglint.jobs.defaults import TRL_SFT_LOSS
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Scalar
 from cfglint.source.shell import Word
@@ -91,7 +92,7 @@ _LEARNING_RATES = {
 _LEARNING_RATES_SINCE = {"reward": "0.24", "ppo": "0.29"}
 """First release with these defaults, where it is not 0.12; transformers' own before."""
 
-_CHUNKED_SINCE = {"sft": "1.7", "dpo": "1.14", "kto": "1.14", "grpo": "1.15", "rloo": "1.15"}
+_CHUNKED_SINCE = {"dpo": "1.14", "kto": "1.14", "grpo": "1.15", "rloo": "1.15"}
 """First release whose trainer projects chunk by chunk under checkpointing, so that the logits never exist at once:
 in the job file's words `fused_linear`, not torchtune's `chunked`, which keeps them."""
 
@@ -193,6 +194,20 @@ def _state_length_default(facts: FactReader, trainer: str) -> None:
         facts.default("sequence_length", 768, "trl", "<0.26")
 
 
+def _state_loss_default(facts: FactReader, trainer: str) -> None:
+    chunked = _CHUNKED_SINCE.get(trainer)
+    if chunked is not None:
+        facts.default("loss_kernel", "fused_linear", "trl", f">={chunked}")
+        facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
+    if trainer != "sft":
+        return
+    if number(facts.value("label_smoothing_factor")):
+        facts.default("loss_kernel", "torch", "trl", "", "label_smoothing_factor needs all logits")
+    for releases, kernel in TRL_SFT_LOSS:
+        whole = kernel == "checkpointed" and text(facts.value("loss_type")) in ("nll", "dft")
+        facts.default("loss_kernel", "torch" if whole else kernel, "trl", releases)
+
+
 def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
     """Where TRL departs from ``TrainingArguments``; stated before the defaults of those."""
     stated = facts.reading.facts.stated
@@ -214,10 +229,8 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
     if not stated("weight_dtype"):
         facts.default("weight_dtype", "fp32", "trl", ">=0.27")
         state_loading_default(facts)
-    chunked = _CHUNKED_SINCE.get(trainer)
-    if not stated("loss_kernel") and chunked is not None:
-        facts.default("loss_kernel", "fused_linear", "trl", f">={chunked}")
-        facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
+    if not stated("loss_kernel"):
+        _state_loss_default(facts, trainer)
     if stated("quantization"):
         since = _PREPARES_UNTIL.get(trainer, "0.26")
         facts.default("upcast_unquantized", False, "trl", f">={since}")
@@ -285,7 +298,7 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     state_checkpointing(facts)
     state_kernels(facts)
     if trainer == "sft" and facts.value("loss_type") == "chunked_nll":
-        facts.state("loss_kernel", "fused_linear", "loss_type")
+        facts.state("loss_kernel", "checkpointed", "loss_type")
     state_sharding(facts)
     _state_length(facts, trainer)
     facts.boolean("packing", "packing")

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from cfglint.jobs.facts import DefaultOrigin, Fact, FactSet
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+TRL_SFT_LOSS: Final = ((">=1.15", "fused_linear"), (">=1.7", "checkpointed"), ("<1.7", "torch"))
+"""``loss_kernel`` of TRL's ``SFTTrainer``: a head fused with the loss since 1.15 (``add_fused_lm_head``, ``trl/trainer/utils.py``);
+``loss_type: chunked_nll`` since 1.7 (``sft_config.py``); before, the cross entropy of the model itself."""
 
 
 def settle_defaults(facts: FactSet, versions: Mapping[str, str]) -> FactSet:

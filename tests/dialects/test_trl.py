@@ -99,7 +99,9 @@ def test_defaults_by_version(read: Read) -> None:
     assert found["learning_rate"] == [(2e-5, "trl >=0.12 default"), (5e-5, "trl <0.12 default")]
     assert found["gradient_checkpointing"] == [("full", "trl >=0.22 default"), ("none", "trl <0.22 default")]
     assert found["compute_dtype"] == [("bf16", "trl >=0.19 default"), ("none", "trl <0.19 default")]
-    assert found["loss_kernel"] == [("fused_linear", "trl >=1.7 default"), ("torch", "trl <1.7 default")]
+    assert found["loss_kernel"] == [
+        ("fused_linear", "trl >=1.15 default"), ("checkpointed", "trl >=1.7 default"), ("torch", "trl <1.7 default"),
+    ]  # fmt: skip
     assert found["weight_dtype"] == [
         ("fp32", "trl >=0.27 default"), (UNKNOWN, "transformers >=5 default"), ("fp32", "transformers <5 default"),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from cfglint.estimate.training.activations import Activations, activations_of
 from cfglint.estimate.training.device import reserved_of, used_of
 from cfglint.estimate.training.evaluation import evaluation_of, evaluation_peak
 from cfglint.estimate.training.explain import components_of
-from cfglint.estimate.training.intervals import allocated_interval, favourable
+from cfglint.estimate.training.intervals import allocated_interval, earlier, favourable
 from cfglint.estimate.training.optimizers import optimizer_kind
 from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
@@ -188,6 +188,12 @@ def estimate_training(job: TrainingJob) -> Estimate:
         if best_stage is not None:
             floor = min(floor, best_stage.states.resident)
         allocated = allocated_interval(peak.total, least, floor, plan)
+        before = earlier(plan)
+        before_stage = fullest_stage(before, _on_cuda(before)) if before is not None else None
+        if before_stage is not None and before_stage.peak.total > peak.total:
+            # no file says which release runs
+            high = allocated.high * before_stage.peak.total / peak.total
+            allocated = Interval(allocated.low, allocated.expected, high)
         live = allocated
         if not _on_cuda(plan) and (plan.attention == "eager" or plan.autocast is not None):
             wider = fullest_stage(plan, cuda=True)

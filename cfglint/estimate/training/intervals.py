@@ -7,6 +7,7 @@ from typing import Final
 
 from cfglint.estimate.result import Interval
 from cfglint.estimate.training.plan import HELPED, LORA_KERNELS, RL_METHODS, Plan
+from cfglint.estimate.training.supervised import MOST_METRICS
 
 FITTED_RESIDUALS: Final = {
     # fms-main, fms-liger, fitcheck-t4, cift-4080 on one GPU, and the oracle
@@ -56,6 +57,13 @@ def allocated_interval(expected: float, least: float, floor: float, plan: Plan) 
     low, high = FITTED_RESIDUALS[residual_regime(plan)]
     bottom = max(min(floor, least), min(expected, least) * low)
     return Interval(min(bottom, expected), expected, expected * (high + LOOSE_HIGH * len(plan.loose)))
+
+
+def earlier(plan: Plan) -> Plan | None:
+    """The plan under earlier releases, where which one runs is not known: they may take more."""
+    if plan.earlier_kernel:
+        return replace(plan, loss_kernel=plan.earlier_kernel, scoring=None, metrics=MOST_METRICS)
+    return replace(plan, scoring=plan.earlier_scoring) if plan.earlier_scoring is not None else None
 
 
 def favourable(plan: Plan) -> Plan | None:

@@ -15,8 +15,9 @@ from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, s
 from cfglint.estimate.training.pins import pinned
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
-from cfglint.estimate.training.supervised import KERNELS, METRICS, TRANSFORMERS, WIDENS_WEIGHT
-from cfglint.jobs.defaults import in_force
+from cfglint.estimate.training.supervised import METRICS, TRANSFORMERS, WIDENS_WEIGHT
+from cfglint.jobs.defaults import TRL_SFT_LOSS, in_force
+from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob, likely_architecture
 
 RL_METHODS = ("grpo", "ppo", "rloo")
@@ -168,6 +169,8 @@ class Plan:
     """Tokens of a sequence that are scored, where some are not."""
     metrics: str = ""
     """What the trainer reads of the returned logits (``supervised.METRICS``)."""
+    earlier_kernel: str = ""
+    """The loss of earlier releases, where which one runs is not known."""
     widens_head: bool = False
     """Checkpointed pieces of the head are projected in fp32."""
     reference: str = "none"
@@ -769,7 +772,7 @@ def _loss_kernel(read: Reader, profile: Profile, method: _Method, default: str) 
     kernel = profile.loss_kernel
     release = _trl_release(read, profile)
     if release is not None and method.objective == "sft":
-        kernel = held_in(KERNELS, release)
+        kernel = held_in(TRL_SFT_LOSS, release)
         default = f"trl {release}"
     return read.text("loss_kernel", kernel, default if kernel != profile.loss_kernel else "") or "torch"
 
@@ -819,8 +822,18 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
         "completion": read.count("completion_length", None),
         "reference": reference,
         "metrics": held_in(METRICS, release) if trains and loss_kernel == "torch" else "",
+        "earlier_kernel": _earlier_kernel(read, profile, method, release, loss_kernel),
         "widens_head": bool(trains and held_in(WIDENS_WEIGHT, release)),
     }
+
+
+def _earlier_kernel(read: Reader, profile: Profile, method: _Method, release: str | None, loss_kernel: str) -> str:
+    """The loss that another release of TRL takes by default, where no file says which runs."""
+    fact = read.job.fact("loss_kernel")
+    if profile.name != "trl" or method.objective != "sft" or release is not None or fact is None:
+        return ""
+    earlier = TRL_SFT_LOSS[-1][1]
+    return earlier if isinstance(fact.origin, DefaultOrigin) and loss_kernel != earlier else ""
 
 
 def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation: int) -> str:

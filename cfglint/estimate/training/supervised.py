@@ -12,9 +12,6 @@ from cfglint.estimate.training.blocks import BlockWriter
 from cfglint.estimate.training.objectives import Releases
 from cfglint.estimate.training.tape import DTYPE_BYTES, Value, Weight
 
-KERNELS: Final[Releases] = ((">=1.15", "fused_linear"), (">=1.7", "checkpointed"), ("<1.7", "torch"))
-"""The loss where the settings say nothing: a fused head; ``loss_type: chunked_nll``; the model's own cross entropy."""
-
 METRICS: Final[Releases] = (
     (">=1.15", ""), (">=1.6", "entropy of a copy"), (">=1.3", "entropy of a copy, then a copy"),
     (">=0.22", "entropy, then a copy"), (">=0.15", "a copy"), ("<0.15", ""),
@@ -23,6 +20,9 @@ METRICS: Final[Releases] = (
 
 Entropy goes through rows of the logits; a copy is that of the shifted logits, for the accuracy of tokens.
 """
+
+MOST_METRICS: Final = "entropy of a copy, then a copy"
+"""What takes most of them."""
 
 WIDENS_WEIGHT: Final[Releases] = ((">=1.13", ""), ("<1.13", "wide"))
 """``chunked_nll`` projects with hidden states and weight converted to fp32; since 1.13 in the dtype of the hidden states."""
