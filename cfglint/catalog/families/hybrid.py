@@ -19,6 +19,7 @@ from cfglint.catalog.families.parts import (
     Part,
     Slot,
     Where,
+    architecture_name,
     linear,
     matrix,
     norm,
@@ -420,6 +421,48 @@ LFM2 = Decoder(
     final_norm="embedding_norm",
 )
 
+NEMOTRON_H = Decoder(
+    mixers={
+        "mamba2": Mamba2(
+            heads="mamba_num_heads",
+            head_dim="mamba_head_dim",
+            state="ssm_state_size",
+            inner=inner_of_heads("mamba_num_heads", "mamba_head_dim"),
+        ),
+        "full_attention": Attention(),
+    },
+    feed_forwards={
+        "dense": Mlp(gate="", bias="mlp_bias"),
+        "moe": Experts(
+            "n_routed_experts",
+            gate="",
+            latent="moe_latent_size",
+            shared=lambda c: c.size("moe_shared_expert_intermediate_size") if c.count("n_shared_experts", 1) else 0,
+        ),
+    },
+    plan=nemotron_h_plan,
+    norms=("norm",),
+    embedding="embeddings",
+    final_norm="norm_f",
+    tie_default=False,
+)
+TIME_FREQUENCIES = 256
+
+
+def nemotron_h(c: Config) -> Body:
+    """Nemotron-H, and its two towers that denoise blocks of text (``modeling_nemotron_twotower.py``): all of it twice, and time."""
+    body = NEMOTRON_H(c)
+    if architecture_name(c) != "NemotronHTwoTowerForCausalLM":
+        return body
+    body.tensors[:] = [replace(tensor, count=2 * tensor.count) for tensor in body.tensors]
+    hidden = c.size("hidden_size")
+    body.tensors += linear("0", hidden, TIME_FREQUENCIES, "other", bias=True)
+    body.tensors += linear("2", hidden, hidden, "other", bias=True)
+    body.tensors += linear("1", 3 * hidden, hidden, "other", bias=True)
+    body.tensors += matrix("scale_shift_tables", (3, hidden), "other", Where("decoder", tuple(range(len(body.layers)))))
+    return body
+
+
 FAMILIES: dict[str, Family] = {
     "mamba": MAMBA,
     "falcon_mamba": MAMBA,
@@ -467,31 +510,7 @@ FAMILIES: dict[str, Family] = {
         final_norm="final_layernorm",
         tie_default=False,
     ),
-    "nemotron_h": Decoder(
-        mixers={
-            "mamba2": Mamba2(
-                heads="mamba_num_heads",
-                head_dim="mamba_head_dim",
-                state="ssm_state_size",
-                inner=inner_of_heads("mamba_num_heads", "mamba_head_dim"),
-            ),
-            "full_attention": Attention(),
-        },
-        feed_forwards={
-            "dense": Mlp(gate="", bias="mlp_bias"),
-            "moe": Experts(
-                "n_routed_experts",
-                gate="",
-                latent="moe_latent_size",
-                shared=lambda c: c.size("moe_shared_expert_intermediate_size") if c.count("n_shared_experts", 1) else 0,
-            ),
-        },
-        plan=nemotron_h_plan,
-        norms=("norm",),
-        embedding="embeddings",
-        final_norm="norm_f",
-        tie_default=False,
-    ),
+    "nemotron_h": nemotron_h,
     "granitemoehybrid": Decoder(
         mixers={
             "mamba2": Mamba2(
