@@ -191,3 +191,25 @@ def test_the_block_method_recomputes_some_layers_of_a_stage() -> None:
     none = kept_by_layer(gradient_checkpointing="none")
     some = kept_by_layer(gradient_checkpointing="full", recompute_layers=10)
     assert some == [(10, whole[0][1]), (22, none[0][1])]
+
+
+def test_one_weight_of_each_shape_stands_in_for_gradients_that_products_accumulate() -> None:
+    """TransformerEngine's ``get_dummy_wgrad``; a block's backward makes no weight gradient of its own then."""
+    layer = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)
+    found = memory(**MEGATRON)
+    placeholders = next(c.bytes for c in found.components if c.name == "gradient placeholders")
+    assert placeholders == 2 * layer
+    plan = resolve(complete(**MEGATRON))
+    assert plan.architecture is not None
+    run = activations_of(plan, plan.architecture, (0, 32), last=True).runs[0]
+    assert run.footprint.gradients == 0 and run.footprint.backward == run.footprint.backward_accumulating
+    # of eight experts, one; on four ranks of two experts the shapes are the same, on two that split them half as large
+    experts = {**MEGATRON, "config": MIXTRAL, "gpus": 8}
+    attention, expert = 4 * 1024 * 1024, 3 * 1024 * 2048
+    for facts, elements in (
+        ({"expert_parallel_size": 4}, attention + expert),
+        ({"tensor_parallel_size": 2}, (attention + expert) / 2),
+    ):
+        components = memory(**{**experts, **facts}).components
+        assert next(c.bytes for c in components if c.name == "gradient placeholders") == 2 * elements
+    assert not any(c.name == "gradient placeholders" for c in memory(**{**MEGATRON, "method": "lora"}).components)

@@ -140,6 +140,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         modeling=profile.modeling,
         norm_autocasts=profile.norms_follow_autocast,
         wide_norms=wide,
+        fuses_weight_gradients=profile.fuses_weight_gradients and not plan.adapter,
         checkpointed=plan.checkpointing == "full",
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
@@ -273,7 +274,7 @@ def activations_of(
         head = head_footprint(
             shape,
             style,
-            replace(numerics, lora_slots=frozenset(), packed=False),
+            replace(numerics, lora_slots=frozenset(), packed=False, fuses_weight_gradients=False),
             Head(
                 vocabulary=1 if plan.scores_sequences else architecture.vocab_size / tp,
                 kernel=plan.loss_kernel,

@@ -84,6 +84,8 @@ class Numerics:
     (``autocast_mode.h``)."""
     norm_autocasts: bool = True
     """The framework leaves norms to autocast."""
+    fuses_weight_gradients: bool = False
+    """Products add weights' gradients to buffers made at start."""
     wide_norms: bool = False
     """``layer_norm`` computes and returns fp32 whatever it gets."""
 
@@ -167,7 +169,9 @@ class BlockWriter:
         self.shape = shape
         self.style = style
         self.numerics = numerics
-        self.tape = Tape(numerics.autocast, numerics.packed_keeps, numerics.packed_copies)
+        self.tape = Tape(
+            numerics.autocast, numerics.packed_keeps, numerics.packed_copies, numerics.fuses_weight_gradients
+        )
         self._dropped: dict[int, Value] = {}
         """Inputs after the dropout of kernels' adapters, by the storage of what they were made of."""
         self.n = shape.tokens

@@ -57,6 +57,7 @@ _NAMES = {
     "optimizer": "optimizer states",
     "masks": "masks and shared biases",
     "buckets": "reduction buckets",
+    "placeholders": "gradient placeholders",
     "cache": "keys and values kept",
 }
 
@@ -124,7 +125,12 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             rows.append((name, size, f"at the peak, in {peak.at}"))
     known = sum(size for _, size, _ in rows)
     if peak.total - known > 1:
-        rows.append(("buckets", peak.total - known, f"held through the step ({plan.sharding})"))
+        if plan.profile.fuses_weight_gradients:
+            rows.append(
+                ("placeholders", peak.total - known, "one weight of each shape, which autograd gets as its gradient")
+            )
+        else:
+            rows.append(("buckets", peak.total - known, f"held through the step ({plan.sharding})"))
     return [
         Component(
             _NAMES.get(name, name),

@@ -36,6 +36,8 @@ class Parameters:
     """Routed experts, a part of ``linear`` and ``experts``."""
     frozen: float = 0.0
     """Vision and audio towers with their projectors where they are not trained; a part of the rest."""
+    one_of_each: float = 0.0
+    """Elements of the blocks' matrices, each shape of one projection once; joined projections count in parts."""
     rows_columns: float = 0.0
     """Sum of rows and columns of all matrices, for factored states."""
 
@@ -62,6 +64,7 @@ def count_parameters(
 ) -> Parameters:
     """Parameters of one pipeline stage: decoder layers ``layers[0]`` to ``layers[1]`` (exclusive)."""
     found = Parameters()
+    matrices: dict[tuple[str, float], float] = {}
     start, stop = layers
     whole = stop - start == len(architecture.layers)
     tied = architecture.tie_word_embeddings
@@ -110,6 +113,9 @@ def count_parameters(
         if tensor.role == "expert":
             found.routed += elements
         matrix = on_rank(tensor, plan, tensor.elements)
+        if tensor.stack in ("decoder", "encoder") and len(tensor.shape) == 2 and tensor.role != "router":
+            experts = plan.expert_parallel if tensor.role == "expert" else 1  # which ranks share, not cut
+            matrices[tensor.module, matrix * experts] = matrix * experts
         if tensor.role == "expert" and not separate_experts(plan):
             # gate and up are one parameter
             fused = 2 if slots_of((tensor.module,)) & {"gate", "up"} and architecture.gated_mlp else 1
@@ -138,6 +144,7 @@ def count_parameters(
             found.largest_adapter = max(found.largest_adapter, plan.lora_rank * sides * tensor.count / 2)
         if plan.modules_to_save and any(tensor.module == name.rsplit(".", 1)[-1] for name in plan.modules_to_save):
             found.saved_modules += elements
+    found.one_of_each = sum(matrices.values())
     return found
 
 
@@ -168,9 +175,7 @@ def _from_total(architecture: Architecture, plan: Plan, layers: int) -> Paramete
     return found
 
 
-def _left_alone(
-    architecture: Architecture, plan: Plan, tensor: Tensor, targets: _Targets
-) -> bool:
+def _left_alone(architecture: Architecture, plan: Plan, tensor: Tensor, targets: _Targets) -> bool:
     """Whether quantization leaves a projection alone because it has no adapter."""
     if plan.quantization is None or architecture.model_type not in plan.profile.quantizes_adapted:
         return False

@@ -127,6 +127,9 @@ class Profile:
     """accelerate >= 0.30 casts trainable parameters to fp32 under FSDP with mixed precision."""
     quantized_autocast: bool = False
     """Quantized bases are trained under autocast unless the settings say otherwise (``bf16`` on in trl's configs)."""
+    fuses_weight_gradients: bool = False
+    """Products of a block add weights' gradients to the buffers themselves, and hand autograd an empty tensor in their
+    place: one of each shape, which is kept."""
     distributed_optimizer: bool = False
     wraps_ends: bool = False
     """Untied embedding and head are units of their own under FSDP2."""
@@ -316,6 +319,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         upcast_logits=False,
         norms_follow_autocast=False,
     ),
+    # TransformerEngine ``pytorch/module/base.py`` (2.x): ``get_dummy_wgrad``; Megatron's gradient_accumulation_fusion is on by default
     "megatron": Profile(
         "megatron",
         weight_dtype="bf16",
@@ -326,6 +330,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         main_grads_fp32=True,
         fused_adam=True,
         loss_kernel="triton",
+        fuses_weight_gradients=True,
         distributed_optimizer=True,
         sequence_parallel=True,
         modeling=False,

@@ -71,7 +71,7 @@ class Windows:
     keeps_inputs: bool = False
     """Checkpointed block inputs and their gradients stay until backward ends."""
     constant: float = 0.0
-    """Buffers that live through the step (buckets)."""
+    """Buffers that live through the step: buckets, or what autograd gets in place of fused weight gradients."""
     step: float = 0.0
     """What the engine adds while the optimizer steps."""
     loading: float = 0.0
@@ -94,7 +94,8 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
         # the reducer's buckets are a second copy of the gradients unless they are views of one another
         return Windows(constant=states.gradients)
     if plan.sharding in ("none", "ddp") or not layers or plan.profile.distributed_optimizer:
-        return Windows()
+        fused = plan.profile.fuses_weight_gradients and not plan.adapter
+        return Windows(constant=parameters.one_of_each * DTYPE_BYTES[plan.weight_dtype] if fused else 0.0)
     stored = stored_bytes(plan)
     gathered = DTYPE_BYTES[plan.compute_dtype] if plan.compute_dtype else stored
     reduced = 4.0 if plan.compute_dtype and stored == 4 and not plan.profile.reduces_in_compute else gathered

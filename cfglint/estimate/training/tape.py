@@ -114,10 +114,17 @@ class Tape:
     """Records one block. ``autocast`` is the autocast dtype, or None; ``packed_keeps``: quantized linears keep their input;
     ``packed_copies``: copies of the weight that unpacking makes."""
 
-    def __init__(self, autocast: str | None = None, packed_keeps: bool = False, packed_copies: int = 1) -> None:
+    def __init__(
+        self,
+        autocast: str | None = None,
+        packed_keeps: bool = False,
+        packed_copies: int = 1,
+        fuses_weight_gradients: bool = False,
+    ) -> None:
         self.autocast = autocast
         self.packed_keeps = packed_keeps
         self.packed_copies = packed_copies
+        self.fuses_weight_gradients = fuses_weight_gradients
         self._bytes: list[float] = []
         self._external: set[int] = set()
         self._cast: set[int] = set()
@@ -185,7 +192,9 @@ class Tape:
         saved = [v.storage for v in save] if grad else []
         if grad and save_output:
             saved.append(out.storage)
-        left = weight.elements * DTYPE_BYTES[weight.dtype] if weight is not None and trains else 0.0
+        left = 0.0
+        if weight is not None and trains and not self.fuses_weight_gradients:
+            left = weight.elements * DTYPE_BYTES[weight.dtype]
         self._nodes.append(_Node(inputs, out, tuple(saved), forward_temp, backward_temp, in_place, left))
         return out
 
