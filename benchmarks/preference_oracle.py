@@ -234,8 +234,8 @@ def inputs_of(case: dict[str, Any]) -> dict[str, Any]:
             "num_items_in_batch": torch.tensor(float(b * c)),
         }
     if case["reference"] == "precomputed":
-        names = ("ref_logps", "ref_KL_logps") if method == "kto" else ("ref_chosen_logps", "ref_rejected_logps")
-        batch |= {name: torch.ones(b) for name in names}
+        names = ("logps", "KL_logps") if method == "kto" else ("chosen_logps", "rejected_logps")
+        batch |= {f"{word}_{name}": torch.ones(b) for name in names for word in ("ref", "reference")}
     return batch
 
 

@@ -325,11 +325,16 @@ def _pieces(plan: Plan, sequence: int) -> int:
 
 
 def _scoring(plan: Plan) -> Scoring | None:
-    """How tokens are scored; accelerate converts what a model under mixed precision returns, but not DeepSpeed's engine."""
-    scoring = plan.scoring
-    if scoring is None or plan.compute_dtype is None or plan.sharding.startswith("zero"):
-        return scoring
-    return replace(scoring, widens=True)
+    """How tokens are scored.
+
+    accelerate converts what a model under mixed precision returns, but not DeepSpeed's engine; until transformers 4.45 the
+    models convert logits themselves.
+    """
+    scoring, release = plan.scoring, plan.transformers_release
+    if scoring is None:
+        return None
+    converted = plan.compute_dtype is not None and not plan.sharding.startswith("zero")
+    return replace(scoring, widens=scoring.widens or converted or (release is not None and release < (4, 46)))
 
 
 def _shared(

@@ -60,6 +60,9 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
         if rows > 2:  # one chosen row is contiguous as it is
             chosen = tape.op((chosen,), chosen.elements, chosen.dtype)
         losses.append(tape.op((tape.unary(chosen, save="output"),), 1, "fp32"))
+    if scoring.measures_chosen:
+        copied = tape.op((), wide.elements / 2 if rows > 2 else 0, wide.dtype)
+        tape.linger(tape.op((copied,), wide.elements / 2, wide.dtype))
     shifted = tape.slice(wide, wide.elements)
     if scoring.copies_shifted:
         shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
@@ -68,14 +71,15 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
         shifted = tape.slice(shifted, shifted.elements, backward_temp=2 * shifted.bytes)
     elif scoring.temperature:
         shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
-    tape.linger(shifted)
     if scoring.measures_entropy:
         # a view is copied to be flat; each piece has its log-softmax, its exponential, and their product
         copy = 0.0 if scoring.copies_shifted or scoring.temperature == "copy" else shifted.bytes
         piece = min(ENTROPY_ROWS, shifted.elements / vocabulary) * vocabulary * DTYPE_BYTES[shifted.dtype]
         tape.op((), 0, shifted.dtype, forward_temp=copy + 3 * piece)
     losses.append(_selected(writer, shifted, rows, scoring.form))
-    return losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
+    loss = losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
+    tape.keep(shifted)
+    return loss
 
 
 def _selected(writer: BlockWriter, x: Value, rows: int, form: str) -> Value:

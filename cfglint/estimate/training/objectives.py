@@ -51,14 +51,18 @@ COPIES_SHIFTED: Final[Releases] = ((">=1.6", ""), (">=0.29", "copy"), ("<0.29", 
 NAMES_LOGITS: Final[Mapping[str, Releases]] = {
     "dpo": ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named")),
     "ipo": ((">=0.29", "named"), (">=0.12", ""), ("<0.12", "named")),
+    "kto": ((">=1.6", "named"), ("<1.6", "")),
     "grpo": ((">=1.7", "named"), ("<1.7", "")),
     "rloo": ((">=1.7", "named"), ("<1.7", "")),
 }
 """The logits as the model returned them have a name through the trainer's loss.
 
-In DPO ``concatenated_forward`` had returned before the reference ran; GRPO and RLOO named the model's output for its
+In DPO and KTO a function of its own had returned them before the reference ran; GRPO and RLOO named the model's output for its
 auxiliary loss.
 """
+
+MEASURES_CHOSEN: Final[Releases] = ((">=0.12", ""), (">=0.9", "measured"), ("<0.9", ""))
+"""DPO computes the cross entropy of the chosen answers, whether it is trained on (``rpo_alpha``) or not."""
 
 MEASURES_ENTROPY: Final[Mapping[str, Releases]] = {
     "dpo": ((">=1.14", ""), (">=0.29", "measured"), ("<0.29", "")),
@@ -98,6 +102,8 @@ class Scoring:
     """Logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
     cross_entropy: bool = False
     """The chosen half is trained on as well (ORPO, CPO)."""
+    measures_chosen: bool = False
+    """Their cross entropy is computed, and not trained on."""
     cuts_logits: bool = False
     """Only the completion's hidden states are projected (``logits_to_keep``)."""
     widens: bool = False
@@ -125,6 +131,7 @@ def scoring_of(objective: str, release: str | None) -> Scoring | None:
         measures_entropy=held_in(MEASURES_ENTROPY.get(objective, ()), release) == "measured",
         copies_chosen=objective == "kto" and held_in(COPIES_CHOSEN, release) == "copy",
         cross_entropy=objective in ("orpo", "cpo"),
+        measures_chosen=pairs and held_in(MEASURES_CHOSEN, release) == "measured",
         cuts_logits=samples,
         names_logits=objective not in NAMES_LOGITS or held_in(NAMES_LOGITS[objective], release) == "named",
     )
