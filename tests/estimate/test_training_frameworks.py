@@ -244,6 +244,26 @@ def test_checkpoints_inside_units_leave_their_hooks_nothing_to_hold() -> None:
     assert loop - script == 31 * inputs + gradients
 
 
+def test_batches_of_unequal_length_leave_blocks_that_do_not_serve_the_next() -> None:
+    """Only the high end says so, and it does not make a device too small that would do without the cache."""
+    facts: dict[str, Any] = {
+        "method": "lora", "lora_rank": 8, "lora_targets": ["q_proj"], "weight_dtype": "bf16", "sequence_length": 4096,
+    }  # fmt: skip
+    for tokens, limited in ((1024, False), (4096, True)):
+        even, uneven = (
+            estimate("transformers", 1, **{**facts, "packing": packing, "sequence_length": tokens}).memory
+            for packing in (True, False)
+        )
+        assert even.reserved and uneven.reserved and uneven.used and uneven.allocated and uneven.capacity
+        assert uneven.reserved.expected == pytest.approx(even.reserved.expected)
+        states = 2 * PARAMETERS + 32 * 8 * 8192 * 12
+        high = states + 3.7 * (uneven.allocated.expected - states)
+        assert (high > uneven.capacity) is limited
+        assert uneven.reserved.high == pytest.approx(uneven.capacity * 0.985 if limited else high, rel=1e-3)
+        assert uneven.reserved.high > even.reserved.high
+        assert even.verdict == uneven.verdict == "fits"
+
+
 def test_a_rank_of_ddp_keeps_humps_apart_as_one_gpu_does() -> None:
     """fsdp-qlora of the training hold-out: 20.94 and 22.04 GiB reserved, where 16.7 and 20.3 were expected."""
     facts: dict[str, Any] = {

@@ -95,6 +95,13 @@ SAME_SIZE: Final = 1.05
 FITTED_UNRETURNED: Final = {"single": 1.04, "fsdp-full": 1.1, "fsdp-adapter": 1.13, "fsdp2": 1.04, "zero": 1.06}
 """Reserved over allocated that the allocator cannot give back: rows of fms-main and fms-liger on both sides of 80 GB."""
 
+FITTED_UNEVEN: Final = 3.7
+"""At most so many times what a step makes beside its states is reserved where batches differ in length.
+
+Blocks that were made for one length do not serve the next. fms-pf on one GPU, which states both figures: 1.2 to 3.7 (20 rows).
+How far it goes depends on the samples, and all of it is cached, so only the high end says it.
+"""
+
 RETURNED_SHARE: Final = 0.985
 """Share of the device that a process fills at most: cached blocks are given back before an allocation fails."""
 
@@ -178,3 +185,24 @@ def used_of(
             least = min(used.low, allocated.low + low)
             used = Interval(min(least, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)
     return used
+
+
+def with_uneven_batches(
+    reserved: Interval, used: Interval, live: float, resident: float, plan: Plan, candidates: Sequence[Accelerator]
+) -> tuple[Interval, Interval]:
+    """The high ends of what is reserved and used where batches differ in length (:data:`FITTED_UNEVEN`).
+
+    ``live`` and ``resident``: bytes at the peak and of the states. A device that would do without the cache is not made
+    too small by it.
+    """
+    if plan.packs or regime_of(plan) not in ("single", "ddp"):
+        return reserved, used
+    more = max(0.0, resident + FITTED_UNEVEN * (live - resident) - reserved.high)
+    high = used.high + more
+    capacities = [a.usable_bytes for a in candidates]
+    if capacities:
+        high = max(used.high, min(high, min(capacities) * RETURNED_SHARE))
+    return (
+        Interval(reserved.low, reserved.expected, reserved.high + more),
+        Interval(used.low, used.expected, high),
+    )

@@ -9,7 +9,7 @@ from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
 from cfglint.estimate.training.activations import Activations, activations_of
-from cfglint.estimate.training.device import reserved_of, used_of
+from cfglint.estimate.training.device import reserved_of, used_of, with_uneven_batches
 from cfglint.estimate.training.evaluation import evaluation_of, evaluation_peak
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, earlier, favourable
@@ -203,7 +203,11 @@ def estimate_training(job: TrainingJob) -> Estimate:
         memory.allocated = allocated
         certainty = min(1.0, least / peak.total)
         memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty, stage.pools)
-        used = memory.used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
+        used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
+        memory.reserved, used = with_uneven_batches(
+            memory.reserved, used, live.expected, states.resident, plan, job.hardware.candidates
+        )
+        memory.used = used
         if rollout is not None:
             between = Interval(min(floor, states.resident), states.resident, states.resident)
             waiting = used_of(reserved_of(between, plan, (0.0, 0.0), 0.0), between, plan, job.hardware.candidates)
