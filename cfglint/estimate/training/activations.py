@@ -312,7 +312,7 @@ def activations_of(
     shared = _shared(architecture, plan, style, numerics, batch, sequence)
     tower = tower_of(architecture, plan, numerics) if layers[0] == 0 else None
     carried = 0.0
-    if plan.profile.hold_logits:
+    if plan.profile.hold_logits and plan.carries:
         carried = sum(run.footprint.held * run.count for run in runs if not run.checkpointed)
     last_logits = head.held if head is not None and plan.profile.holds_wide_logits else 0.0
     return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried, last_logits)

@@ -79,6 +79,8 @@ def favourable(plan: Plan) -> Plan | None:
         changes["lora_kernels"] = LORA_KERNELS
     if plan.keeps_packed_inputs is None:
         changes["keeps_packed_inputs"] = False
+    if not plan.packs and plan.profile.hold_logits and plan.keeps_packed_inputs is not False:
+        changes["carries"] = False  # the batch before may have been a short one
     if "images" in loose:
         changes["images"] = False
     if plan.objective in HELPED:

@@ -133,6 +133,8 @@ class Plan:
     sequence_parallel: bool
     offload_optimizer: str
     offload_parameters: str
+    carries: bool = True
+    """A loop's ``loss`` keeps what it can of the graph before, of a batch as long as this one."""
     mixes_units: bool = False
     """Adapters share a flat parameter with the frozen weights of their block, and its gradient is as large."""
     whole_gradients: str = ""
