@@ -201,6 +201,9 @@ def state_checkpointing(facts: FactReader) -> None:
 
 
 def state_kernels(facts: FactReader) -> None:
+    if (number(facts.value("label_smoothing_factor")) or 0) > 0:
+        # labels are kept from the model, which then returns all logits (``Trainer.compute_loss``), Liger or not
+        facts.state("loss_kernel", "smoothed", "label_smoothing_factor")
     for key in ("use_liger_kernel", "use_liger", "use_liger_loss", "enable_liger_kernel"):
         if not facts.on(key):
             continue

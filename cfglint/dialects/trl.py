@@ -32,7 +32,7 @@ from cfglint.dialects.hf_training_args import (
     state_sharding,
 )
 from cfglint.dialects.launcher_arguments import state_accelerate
-from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, number, scalar, text
+from cfglint.dialects.values import FactReader, because, boolean, evidence, integer, scalar, text
 from cfglint.jobs.defaults import TRL_SFT_LOSS
 from cfglint.jobs.facts import UNKNOWN, DerivedOrigin, Reading
 from cfglint.source.node import Document, Mapping, Route, Scalar
@@ -201,11 +201,9 @@ def _state_loss_default(facts: FactReader, trainer: str) -> None:
         facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
     if trainer != "sft":
         return
-    if number(facts.value("label_smoothing_factor")):
-        facts.default("loss_kernel", "torch", "trl", "", "label_smoothing_factor needs all logits")
+    whole = {"nll": "torch", "dft": "selective"}.get(text(facts.value("loss_type")) or "")
     for releases, kernel in TRL_SFT_LOSS:
-        whole = kernel == "checkpointed" and text(facts.value("loss_type")) in ("nll", "dft")
-        facts.default("loss_kernel", "torch" if whole else kernel, "trl", releases)
+        facts.default("loss_kernel", kernel if whole is None or kernel == "fused_linear" else whole, "trl", releases)
 
 
 def _state_trl_defaults(facts: FactReader, trainer: str) -> None:

@@ -182,7 +182,7 @@ class TrainingJob(Job):
     packing = FactField[bool]()
     gradient_checkpointing = FactField[str]("none, full, selective")
     attention = FactField[str]("flash2, flash3, sdpa, flex, eager, xformers")
-    loss_kernel = FactField[str]("torch, compiled, triton, chunked, checkpointed, fused_linear")
+    loss_kernel = FactField[str]("torch, compiled, triton, smoothed, selective, chunked, checkpointed, fused_linear")
     compile = FactField[bool]()
     optimizer_foreach = FactField[bool]()
     optimizer_in_backward = FactField[bool]()

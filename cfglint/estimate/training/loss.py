@@ -85,6 +85,8 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
         if head.hold_logits:
             tape.hold(logits)
         return tape.footprint(x, loss)
+    if head.kernel == "smoothed":
+        return tape.footprint(x, _smoothed(writer, logits, head))
     wide = tape.to(logits, "fp32") if head.upcast else logits
     flat = wide
     if head.shift_copy and shape.batch > 1:  # of one sequence they are contiguous as they are
@@ -108,6 +110,21 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     if head.metrics:
         _read(writer, logits, head)
     return tape.footprint(x, loss)
+
+
+def _smoothed(writer: BlockWriter, logits: Value, head: Head) -> Value:
+    """Trainer's label smoothing over the logits that the model returned (``LabelSmoother``, transformers ``trainer_pt_utils.py``)."""
+    tape = writer.tape
+    returned = tape.to(logits, "fp32") if head.converts_outputs else logits
+    flat = tape.slice(returned, returned.elements)
+    if writer.shape.batch > 1:  # of one sequence the shifted logits are contiguous as they are
+        flat = tape.op((flat,), flat.elements, flat.dtype)
+    negative = tape.scale(tape.unary(flat, save="output"))
+    # gather keeps its input; its gradient and that of the sum, which comes in fp32, are added into a third tensor
+    temp = negative.bytes * (1 if negative.dtype == "fp32" else 2)
+    loss = tape.op((negative,), 1, "fp32", save=(negative,), backward_temp=temp)
+    tape.keep(returned, flat, negative)
+    return loss
 
 
 def _read(writer: BlockWriter, logits: Value, head: Head) -> None:

@@ -808,6 +808,8 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
     if scoring is not None and objective == "sft":
         # ``chunked_nll`` is another name for the fused head; a stated cross entropy is over logits
         scoring = scoring if loss_kernel in ("fused_linear", "checkpointed") else None
+    if loss_kernel == "selective":
+        scoring = Scoring("selective")
     elif scoring is not None and loss_kernel == "fused_linear" and scoring.form != "tiled":
         scoring = None  # Liger's losses
     reference = read.text("reference")
