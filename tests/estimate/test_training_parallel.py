@@ -213,3 +213,25 @@ def test_one_weight_of_each_shape_stands_in_for_gradients_that_products_accumula
         components = memory(**{**experts, **facts}).components
         assert next(c.bytes for c in components if c.name == "gradient placeholders") == 2 * elements
     assert not any(c.name == "gradient placeholders" for c in memory(**{**MEGATRON, "method": "lora"}).components)
+
+
+def test_tensor_parallel_models_of_transformers_have_all_logits_on_every_rank() -> None:
+    """``lm_head`` is ``colwise_gather_output`` in their ``_tp_plan``; NeMo Automodel leaves its output cut."""
+    heads = {}
+    for framework in ("transformers", "nemo-automodel"):
+        facts = {
+            **MEGATRON,
+            "framework": framework,
+            "zero_stage": None,
+            "compute_dtype": "none",
+            "weight_dtype": "bf16",
+        }
+        plan = resolve(complete(**facts, tensor_parallel_size=8))
+        assert plan.architecture is not None
+        heads[framework] = activations_of(plan, plan.architecture, (0, 32), last=True).head
+    whole, cut = heads["transformers"], heads["nemo-automodel"]
+    assert whole is not None and cut is not None
+    logits = 4 * 4096 * 32000
+    # 16-bit logits and their fp32 log-probabilities are kept for backward, of which an eighth is cut's
+    assert whole.saved - cut.saved == pytest.approx(logits * 7 / 8 * 4, rel=0.001)
+    assert whole.gradients == cut.gradients

@@ -271,12 +271,14 @@ def activations_of(
         shape = Shape(batch, sequence, width, 1, 1, 1, 1, 1)
         packed_head = plan.quantization is not None and plan.profile.quantizes_head
         engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
+        gathered = tp if plan.profile.gathers_logits and not plan.scores_sequences else 1
         head = head_footprint(
             shape,
             style,
             replace(numerics, lora_slots=frozenset(), packed=False, fuses_weight_gradients=False),
             Head(
-                vocabulary=1 if plan.scores_sequences else architecture.vocab_size / tp,
+                vocabulary=1 if plan.scores_sequences else architecture.vocab_size * gathered / tp,
+                gathered=gathered,
                 kernel=plan.loss_kernel,
                 weight_dtype=engine
                 or (

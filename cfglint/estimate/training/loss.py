@@ -35,6 +35,8 @@ class Head:
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
     """The shifted logits are copied to be contiguous."""
+    gathered: int = 1
+    """Ranks that share the head's weight and gather their parts of the logits: ``vocabulary`` is then the whole one."""
     distributed: bool = False
     """The logits are a DTensor split along the vocabulary, under ``loss_parallel``."""
     keeps_logits: bool = True
@@ -140,7 +142,9 @@ def _read(writer: BlockWriter, logits: Value, head: Head) -> None:
 
 def _logits(writer: BlockWriter, hidden: Value, weight: Weight, head: Head, elements: float) -> Value:
     tape = writer.tape
-    logits = tape.linear(hidden, weight, elements)
+    logits = tape.linear(hidden, weight, elements / head.gathered)
+    if head.gathered > 1:
+        logits = tape.op((logits,), elements, logits.dtype)
     if head.scaled:
         logits = tape.scale(logits)
     return _capped(writer, logits)
@@ -169,7 +173,8 @@ def _scored(writer: BlockWriter, hidden: Value, head: Head, scoring: Scoring) ->
 
 def _weight(writer: BlockWriter, head: Head) -> Weight:
     stored = "packed" if head.packed else "plain"
-    return Weight(head.vocabulary * writer.shape.hidden, head.weight_dtype, head.trainable, stored)
+    matrix = head.vocabulary / head.gathered * writer.shape.hidden
+    return Weight(matrix, head.weight_dtype, head.trainable, stored)
 
 
 def _own_loss(writer: BlockWriter, logits: Value, head: Head) -> Value:

@@ -106,6 +106,8 @@ class Profile:
     upcast_logits: bool = True
     loss_in_place: bool = True
     """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
+    gathers_logits: bool = False
+    """Under tensor parallelism every rank has the logits of the whole vocabulary."""
     parallel_loss: bool = False
     """Under tensor parallelism the loss is torch's ``loss_parallel`` of DTensors."""
     compiles_loss: bool = False
@@ -146,6 +148,7 @@ class Profile:
 
 _TRAINER: Final = Profile(
     "transformers",
+    gathers_logits=True,  # ``_tp_plan``: colwise_rep, since 5.0 colwise_gather_output
     micro_batch_size=8,
     evaluation_batch_size=8,
     evaluates_with_logits="<5.15",
@@ -367,6 +370,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "nemo-rl": replace(
         _OWN_SHARDING,
         name="nemo-rl",
+        gathers_logits=False,  # the head's output is Shard(-1)
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch",
@@ -376,6 +380,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "nemo-automodel": replace(
         _OWN_SHARDING,
         name="nemo-automodel",
+        gathers_logits=False,  # the head's output is Shard(-1)
         compute_dtype="bf16",
         optimizer="adamw_torch",
         checkpoints_sublayers=True,
