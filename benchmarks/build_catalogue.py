@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from row_configs import besides, config_of, switched
+from row_configs import besides, config_of, no_count, switched
 
 from cfglint.catalog.architecture import architecture_from_config
 
@@ -309,6 +309,7 @@ def model_row(row: Any, config: dict[str, Any], texts: list[str]) -> dict[str, A
         "active": row.get("params_active") or like_active,
         "counted": row["params_source"] == "computed",
         "extra": extra or row.get("params_extra_in_checkpoint"),
+        "no_count": no_count(row) or None,
         "dtype_source": text(source),
         "dtype_sourced": bool(source) and "recalled" not in source,
         "trained_in": row["trained_in"],

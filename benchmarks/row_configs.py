@@ -27,7 +27,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     for name in entry["ids"]
 }
 """What rows lack or state otherwise than their class, each with its source: ``config`` goes over the row's own keys, or with
-``whole`` stands in their place; ``besides`` lists what the published files hold beyond the model as ``[what, shape, how often]``.
+``whole`` stands in their place; ``besides`` lists what the published files hold beyond the model as ``[what, shape, how often]``
+(negative: what they hold less, as packed weights); ``no_count`` says what a published figure is that counts no parameters.
 """
 
 
@@ -46,6 +47,11 @@ def besides(row: Row, config: Config) -> int:
     listed = ENTRIES.get(row["id"], {}).get("besides", ())
     return sum((layer_of(config, shape["layer"]) if isinstance(shape, dict) else math.prod(shape)) * count
                for _, shape, count in listed)  # fmt: skip
+
+
+def no_count(row: Row) -> str:
+    """What the row's published figure is where it is no count of the model's parameters; else empty."""
+    return str(ENTRIES.get(row["id"], {}).get("no_count", ""))
 
 
 def layer_of(config: Config, index: int) -> int:

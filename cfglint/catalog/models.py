@@ -37,7 +37,8 @@ class Model:
     matches_published: bool
     """The count equals the published files' total to the last parameter."""
     extra_in_checkpoint: int
-    """Elements of the published files that are no parameters of the model: multi-token-prediction layers, buffers, scales."""
+    """Elements of the published files that are no parameters of the model: multi-token-prediction layers, buffers, scales;
+    negative where several weights stand in one element."""
     native_dtype: str | None
     native_dtype_sourced: bool
     """False: recalled as the family's usual dtype, never a ground for an error."""
@@ -55,6 +56,8 @@ class Model:
     checked: str
     """Day the row was taken from its source."""
     note: str = ""
+    no_count: str = ""
+    """What ``params_total`` is where it counts no parameters of the model (an estimate); the architecture then has the count."""
 
     @property
     def model_type(self) -> str:
@@ -146,7 +149,7 @@ def row_to_config(model: Model) -> dict[str, Any]:
 
 
 def architecture_of(model: Model) -> Architecture:
-    """The model's architecture. ``exact`` where the tensors add up to the row's total.
+    """The model's architecture. ``exact`` where the tensors add up to the row's total, or where that is no count of them.
 
     Of a row that is known by its total alone the tensors are left out (or those of the text part kept), the total stays.
     Draft layers that a checkpoint of another's shape holds besides are not counted.
@@ -156,7 +159,7 @@ def architecture_of(model: Model) -> Architecture:
     except UnknownArchitecture as error:
         return _total_alone(model, str(error))
     stored_besides = 0 if model.counted else model.extra_in_checkpoint
-    if made.exact and made.total_parameters == model.params_total - stored_besides:
+    if made.exact and (model.no_count or made.total_parameters == model.params_total - stored_besides):
         return made
     near = made.total_parameters is not None and (
         abs(made.total_parameters - model.params_total) <= SHARE_UNEXPLAINED * model.params_total
@@ -252,6 +255,7 @@ def _model(row: Mapping[str, Any]) -> Model:
         counted=row.get("counted", False),
         matches_published=row.get("exact_check", False),
         extra_in_checkpoint=row.get("extra", 0),
+        no_count=row.get("no_count", ""),
         native_dtype=row["config"].get("dtype"),
         native_dtype_sourced=row.get("dtype_sourced", False),
         native_dtype_source=text("dtype_source"),

@@ -90,7 +90,7 @@ def listing(family: str | None, search: str | None, form: str) -> int:
         dtype = {"b16": "bf16", "16": "fp16", "32": "fp32"}.get(dtype, model.native_dtype or "")
         context = context_length(model.config)
         print(
-            f"{model.id:<{width}}  {model.model_type:<{kind}}  {short(model.params_total):>10}  {active:>7}  "
+            f"{model.id:<{width}}  {model.model_type:<{kind}}  {short(parameters(model)):>10}  {active:>7}  "
             f"{dtype if model.native_dtype_sourced or not dtype else dtype + '?':<8}  {f'{context:,}' if context else '':>8}".rstrip()
         )
     print(f"\n{len(chosen):,} models. `cfglint models ID` shows one with its sources; ? marks a dtype from memory.")
@@ -119,7 +119,7 @@ def summary(model: Model) -> dict[str, Any]:
         "id": model.id,
         "aliases": list(model.aliases),
         "family": model.model_type,
-        "parameters": model.params_total,
+        "parameters": parameters(model),
         "active_parameters": model.params_active,
         "counted": model.counted,
         "dtype": model.native_dtype,
@@ -174,6 +174,15 @@ def stored_config(name: str, project: str) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
+def parameters(model: Model) -> int:
+    """Its total; where the published figure counts something else, that of its architecture."""
+    if not model.no_count:
+        return model.params_total - min(model.extra_in_checkpoint, 0)
+    from cfglint.catalog.models import architecture_of
+
+    return architecture_of(model).total_parameters or model.params_total
+
+
 def facts(name: str, model: Model | None) -> dict[str, Any]:
     if model is None:
         return {"id": name, "source": STORE}
@@ -185,6 +194,7 @@ def facts(name: str, model: Model | None) -> dict[str, Any]:
         "dtype_source": model.native_dtype_source,
         "matches_published_total": model.matches_published,
         "extra_parameters_in_checkpoint": model.extra_in_checkpoint,
+        "published_figure": {"value": model.params_total, "is": model.no_count} if model.no_count else None,
         "gated": model.gated,
         "config_of": model.config_of or None,
         "note": model.note or None,
@@ -256,10 +266,15 @@ def model_rows(model: Model) -> list[tuple[str, str]]:
     how = "total of the published files"
     if model.counted:
         how = "counted from its dimensions" + (", equal to the published files" if model.matches_published else "")
-    rows.append(("parameters", f"{model.params_total:,} ({how})"))
+    fewer = -model.extra_in_checkpoint
+    if figure := model.no_count or (f"elements in the files, {fewer:,} fewer" if fewer > 0 else ""):
+        rows.append(("parameters", f"{parameters(model):,} (counted from its dimensions)"))
+        rows.append(("published", f"{model.params_total:,}: {figure}"))
+    else:
+        rows.append(("parameters", f"{model.params_total:,} ({how})"))
     if model.params_active:
         rows.append(("active", f"{model.params_active:,} of them for each token"))
-    if model.extra_in_checkpoint:
+    if model.extra_in_checkpoint > 0:
         what = "draft layers, buffers or scales"
         besides = f"{model.extra_in_checkpoint:,} {'more' if model.counted else 'of them'} ({what})"
         rows.append(("in the files", besides))
