@@ -11,6 +11,7 @@ from cfglint.estimate.result import MemoryEstimate
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.activations import activations_of
 from cfglint.estimate.training.estimator import fullest_stage
+from cfglint.estimate.training.parameters import count_parameters
 from cfglint.estimate.training.plan import resolve
 from tests.estimate.test_training import MISTRAL_7B, complete
 
@@ -215,7 +216,7 @@ def test_one_weight_of_each_shape_stands_in_for_gradients_that_products_accumula
     assert not any(c.name == "gradient placeholders" for c in memory(**{**MEGATRON, "method": "lora"}).components)
 
 
-def test_tensor_parallel_models_of_transformers_have_all_logits_on_every_rank() -> None:
+def test_tensor_parallel_models_of_transformers_have_the_embedding_and_all_logits_on_every_rank() -> None:
     """``lm_head`` is ``colwise_gather_output`` in their ``_tp_plan``; NeMo Automodel leaves its output cut."""
     heads = {}
     for framework in ("transformers", "nemo-automodel"):
@@ -229,6 +230,9 @@ def test_tensor_parallel_models_of_transformers_have_all_logits_on_every_rank() 
         plan = resolve(complete(**facts, tensor_parallel_size=8))
         assert plan.architecture is not None
         heads[framework] = activations_of(plan, plan.architecture, (0, 32), last=True).head
+        parameters = count_parameters(plan.architecture, plan, (0, 32), True, True)
+        assert parameters.embedding == 32000 * 4096 / (1 if framework == "transformers" else 8)
+        assert parameters.head == 32000 * 4096 / 8
     whole, cut = heads["transformers"], heads["nemo-automodel"]
     assert whole is not None and cut is not None
     logits = 4 * 4096 * 32000

@@ -271,7 +271,7 @@ def activations_of(
         shape = Shape(batch, sequence, width, 1, 1, 1, 1, 1)
         packed_head = plan.quantization is not None and plan.profile.quantizes_head
         engine = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else None
-        gathered = tp if plan.profile.gathers_logits and not plan.scores_sequences else 1
+        gathered = tp if plan.profile.follows_tp_plan and not plan.scores_sequences else 1
         head = head_footprint(
             shape,
             style,

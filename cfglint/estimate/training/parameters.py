@@ -54,7 +54,8 @@ def on_rank(tensor: Tensor, plan: Plan, elements: float) -> float:
     """Elements of a tensor on one rank of tensor and expert parallelism."""
     if tensor.role == "expert":
         return elements / plan.expert_parallel / plan.expert_tensor_parallel
-    if len(tensor.shape) >= 2 and tensor.role not in ("router", "position_embedding"):
+    whole = ("router", "position_embedding", *(("embedding",) if plan.profile.follows_tp_plan else ()))
+    if len(tensor.shape) >= 2 and tensor.role not in whole:
         return elements / plan.tensor_parallel
     return elements
 

@@ -106,8 +106,8 @@ class Profile:
     upcast_logits: bool = True
     loss_in_place: bool = True
     """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
-    gathers_logits: bool = False
-    """Under tensor parallelism every rank has the logits of the whole vocabulary."""
+    follows_tp_plan: bool = False
+    """Tensor parallelism is by transformers' plans: every rank has the whole embedding, and all logits."""
     parallel_loss: bool = False
     """Under tensor parallelism the loss is torch's ``loss_parallel`` of DTensors."""
     compiles_loss: bool = False
@@ -148,7 +148,8 @@ class Profile:
 
 _TRAINER: Final = Profile(
     "transformers",
-    gathers_logits=True,  # ``_tp_plan``: colwise_rep, since 5.0 colwise_gather_output
+    # ``base_model_tp_plan`` names the layers' projections alone, ``_tp_plan`` lm_head: colwise_rep, since 5.0 colwise_gather_output
+    follows_tp_plan=True,
     micro_batch_size=8,
     evaluation_batch_size=8,
     evaluates_with_logits="<5.15",
@@ -370,7 +371,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "nemo-rl": replace(
         _OWN_SHARDING,
         name="nemo-rl",
-        gathers_logits=False,  # the head's output is Shard(-1)
+        follows_tp_plan=False,
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch",
@@ -380,7 +381,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "nemo-automodel": replace(
         _OWN_SHARDING,
         name="nemo-automodel",
-        gathers_logits=False,  # the head's output is Shard(-1)
+        follows_tp_plan=False,
         compute_dtype="bf16",
         optimizer="adamw_torch",
         checkpoints_sublayers=True,
