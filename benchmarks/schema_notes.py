@@ -205,6 +205,10 @@ EARLIER: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Keys that were gone before the first release read, and are still copied from old tutorials."""
 
+LOSS_KERNELS: list[str] = [
+    "torch", "compiled", "triton", "smoothed", "selective", "chunked", "checkpointed", "fused_linear",
+]  # fmt: skip
+
 NOTES: dict[str, dict[str, dict[str, Any]]] = {
     "hf-training-args": {
         "evaluation_strategy": {"renamed_to": "eval_strategy", "deprecated_in": "4.41"},
@@ -472,7 +476,7 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "packing": {"type": "bool | None"},
         "gradient_checkpointing": {"type": "str | None", "choices": ["none", "full", "selective"]},
         "attention": {"type": "str | None", "choices": ["flash2", "flash3", "sdpa", "flex", "eager", "xformers"]},
-        "loss_kernel": {"type": "str | None", "choices": ["torch", "compiled", "triton", "chunked", "fused_linear"]},
+        "loss_kernel": {"type": "str | None", "choices": LOSS_KERNELS},
         "compile": {"type": "bool | None"},
         "recompute_modules": {"type": "list[str] | str | None", "note": "Megatron's selective recomputation."},
         "recompute_layers": {
@@ -522,7 +526,7 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "eval_sequence_length": {"type": "int | None", "note": "Where it is not sequence_length."},
         "eval_loss_kernel": {
             "type": "str | None",
-            "choices": ["torch", "compiled", "triton", "chunked", "fused_linear"],
+            "choices": LOSS_KERNELS,
             "note": "Where it is not loss_kernel.",
         },
         "use_cache": {"type": "bool | None", "note": "The model keeps keys and values while it is evaluated."},
