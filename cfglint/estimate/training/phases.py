@@ -180,7 +180,7 @@ def walk(
                 logits=logits,
                 embedding_gradient=embedding_gradient * pair + (0.0 if tied else outer_gradient),
                 gathered=windows.outer + windows.embedding,
-                reduce=windows.reduce,
+                reduce=max(windows.reduce, windows.outer_joined),
             )
             consider(
                 "backward",

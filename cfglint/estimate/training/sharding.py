@@ -56,6 +56,8 @@ class Windows:
     outer_gradient: float = 0.0
     """Unsharded gradients of the outer group, held until backward ends."""
     outer_reduce: float = 0.0
+    outer_joined: float = 0.0
+    """The outer group's gradients put together into one, while its parameters are still gathered (FSDP1's flat parameter)."""
     embedding: float = 0.0
     """Gathered input embedding, where it is a unit of its own."""
     head: float = 0.0
@@ -163,6 +165,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             reduce=0.0 if plan.adapter and not mixed else block * gathered,
             outer_gradient=0.0 if plan.adapter else (parameters.head or parameters.embedding) * gathered,
             outer_reduce=outer * gathered,
+            outer_joined=0.0 if plan.adapter else outer * gathered,
             unsharded_gradients=not plan.adapter or bool(mixed),
             whole_gradients=mixed if plan.whole_gradients and mixed else whole,
             # the shards of units' gradients, of which adapters are a small part
