@@ -459,8 +459,18 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "nodes": {"type": "int | None"},
         "method": {
             "type": "str | None",
-            "note": "full, lora, qlora, dora, pretrain, dpo, orpo, kto, reward, grpo, ppo or distill; those from dpo on may "
+            "note": "full, lora, qlora, dora, pretrain, dpo, orpo, cpo, kto, reward, grpo, rloo, ppo, gkd or distill; those from dpo on may "
             "add +lora or +qlora.",
+        },
+        "reference": {
+            "type": "str | None",
+            "choices": ["model", "adapter", "precomputed", "none"],
+            "note": "Where the reference's log-probabilities come from: a model beside the policy, the policy with its "
+            "adapters off, the data, or nowhere.",
+        },
+        "completion_length": {
+            "type": "int | None",
+            "note": "Tokens of a sequence that are scored, where its prompt is not.",
         },
         "lora_rank": {"type": "int | None"},
         "lora_targets": {"type": "list[str] | str | None"},

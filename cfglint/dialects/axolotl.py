@@ -164,6 +164,19 @@ def _state_checkpointing(facts: FactReader) -> None:
         facts.state("activation_offloading", UNKNOWN if is_unknown(offloading) else True, "activation_offloading")
 
 
+def _state_reference(facts: FactReader) -> None:
+    """Where the reference's scores come from (axolotl ``core/builders/rl.py``, ``train.py``); TRL's own defaults else."""
+    kind = facts.reading.context.get("trainer")
+    if kind in ("dpo", "ipo", "kto"):
+        if facts.on("precompute_ref_log_probs"):
+            facts.state("reference", "precomputed", "precompute_ref_log_probs")
+        elif facts.on("rl_adapter_ref_model"):
+            facts.state("reference", "model", "rl_adapter_ref_model")
+    elif kind in ("grpo", "gdpo"):
+        facts.integer("completion_length", ("trl", "max_completion_length"), low=1)
+        _ = facts.weighed_reference("trl", "beta") or facts.weighed_reference("rl_beta")
+
+
 def _state_adapter(facts: FactReader) -> None:
     adapter = text(facts.value("adapter"))
     base, shown = "full", "adapter"
@@ -280,6 +293,7 @@ def read_axolotl(document: Document, root: Mapping, *, base: Route = (), why: st
     _state_attention(facts)
     _state_kernels(facts)
     _state_adapter(facts)
+    _state_reference(facts)
     _state_sharding(facts)
     if facts.given("lora_model_dir"):
         facts.reference("adapter", "lora_model_dir", base="cwd")

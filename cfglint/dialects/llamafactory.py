@@ -73,6 +73,8 @@ def _state_method(facts: FactReader) -> None:
         word = adapter or base
     else:
         word = f"{base}+{adapter}" if adapter else base
+    if base in ("dpo", "kto") and facts.given("ref_model"):
+        facts.state("reference", "model", "ref_model")  # beside adapters too
     if text(facts.value("finetuning_type")) is not None:
         facts.state("method", word, "finetuning_type")
     elif base != "full":

@@ -187,6 +187,7 @@ def read_swift(
         return reading
     _state_quantization(facts)
     _state_method(facts, command, megatron, arguments)
+    _state_reference(facts, arguments)
     _state_lengths(facts)
     _state_rollout(facts, arguments)
     if megatron:
@@ -266,6 +267,16 @@ def _state_lora(facts: FactReader, arguments: bool) -> None:
     ):
         if not stated(fact):
             facts.default(fact, value, "ms-swift")
+
+
+def _state_reference(facts: FactReader, arguments: bool) -> None:
+    """GRPO's reference (``swift/arguments/rlhf_args.py``): none with ``beta: 0``, which is 0.04 unless stated."""
+    if text(facts.value("rlhf_type")) != "grpo":
+        return
+    facts.integer("completion_length", "max_completion_length", low=1)
+    if not facts.weighed_reference("beta") and not arguments:
+        adapters = "+" in (text(facts.reading.facts.value("method")) or "")
+        facts.default("reference", "adapter" if adapters else "model", "ms-swift", "", "beta is 0.04")
 
 
 def _state_rollout(facts: FactReader, arguments: bool) -> None:

@@ -79,10 +79,10 @@ _NAMES = (
 _NAMED = {"simpo": "cpo", "apo": "dpo", "ipo": "dpo", "gkd": "distillation"}
 
 _METHODS = {
-    "sft": "full", "dpo": "dpo", "online_dpo": "dpo", "orpo": "orpo", "cpo": "orpo", "kto": "kto", "bco": "kto",
-    "reward": "reward", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo", "distillation": "distill", "gkd": "distill",
+    "sft": "full", "dpo": "dpo", "online_dpo": "dpo", "orpo": "orpo", "cpo": "cpo", "kto": "kto", "bco": "kto",
+    "reward": "reward", "grpo": "grpo", "rloo": "rloo", "ppo": "ppo", "distillation": "distill", "gkd": "distill",
 }  # fmt: skip
-"""Trainer to the method whose models it holds in memory: CPO has no reference model, as ORPO; RLOO samples, as GRPO."""
+"""Trainer to the method whose models it holds in memory."""
 
 _LEARNING_RATES = {
     "sft": 2e-5, "dpo": 1e-6, "kto": 1e-6, "orpo": 1e-6, "cpo": 1e-6, "grpo": 1e-6, "rloo": 1e-6,
@@ -92,9 +92,10 @@ _LEARNING_RATES = {
 _LEARNING_RATES_SINCE = {"reward": "0.24", "ppo": "0.29"}
 """First release with these defaults, where it is not 0.12; transformers' own before."""
 
-_CHUNKED_SINCE = {"dpo": "1.14", "kto": "1.14", "grpo": "1.15", "rloo": "1.15"}
-"""First release whose trainer projects chunk by chunk under checkpointing, so that the logits never exist at once:
+_CHUNKED_SINCE = "1.15"
+"""First release whose trainers score tokens tile by tile (``add_fused_lm_head``), so that the logits never exist at once:
 in the job file's words `fused_linear`, not torchtune's `chunked`, which keeps them."""
+_CHUNKED = frozenset({"dpo", "kto", "grpo", "rloo"})
 
 _PREPARES_UNTIL = {"dpo": "0.29", "rloo": "0.27"}
 """First release whose trainer no longer calls prepare_model_for_kbit_training; 0.26 for the others."""
@@ -195,10 +196,9 @@ def _state_length_default(facts: FactReader, trainer: str) -> None:
 
 
 def _state_loss_default(facts: FactReader, trainer: str) -> None:
-    chunked = _CHUNKED_SINCE.get(trainer)
-    if chunked is not None:
-        facts.default("loss_kernel", "fused_linear", "trl", f">={chunked}")
-        facts.default("loss_kernel", "torch", "trl", f"<{chunked}")
+    if trainer in _CHUNKED:
+        facts.default("loss_kernel", "fused_linear", "trl", f">={_CHUNKED_SINCE}")
+        facts.default("loss_kernel", "torch", "trl", f"<{_CHUNKED_SINCE}")
     if trainer != "sft":
         return
     whole = {"nll": "torch", "dft": "selective"}.get(text(facts.value("loss_type")) or "")
@@ -258,6 +258,25 @@ def _state_adapter(facts: FactReader, trainer: str, shown: str | None) -> None:
                 facts.default(fact, value, "trl")
 
 
+def _state_reference(facts: FactReader, trainer: str) -> None:
+    """Where the reference's log-probabilities come from, as far as the file says; the releases' defaults are the estimate's.
+
+    TRL loads a reference for DPO and KTO unless adapters can be switched off (``reference_free`` only passes over what it
+    says), and for GRPO and RLOO where ``beta`` is not 0 (``dpo_trainer.py``, ``grpo_trainer.py``).
+    """
+    if trainer in ("dpo", "kto", "bco"):
+        if facts.on("precompute_ref_log_probs"):
+            facts.state("reference", "precomputed", "precompute_ref_log_probs")
+        elif facts.on("force_use_ref_model"):
+            facts.state("reference", "model", "force_use_ref_model")
+    elif trainer in ("grpo", "rloo"):
+        facts.weighed_reference("beta")
+        facts.integer("completion_length", "max_completion_length", low=1)
+        if not facts.reading.facts.stated("completion_length"):
+            facts.default("completion_length", 512, "trl", ">=1.10")
+            facts.default("completion_length", 256, "trl", "<1.10")
+
+
 def _state_generation(facts: FactReader, trainer: str) -> None:
     """What trainers that sample hold besides the policy: for the estimators and rules, in the context."""
     context: dict[str, Any] = {}
@@ -304,6 +323,7 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     state_quantization(facts)
     _state_adapter(facts, trainer, shown)
     _state_generation(facts, trainer)
+    _state_reference(facts, trainer)
     _state_trl_defaults(facts, trainer)
     state_defaults(facts)
     return reading

@@ -167,6 +167,15 @@ class FactReader:
         self.reading.facts.state(fact, value, self.origin(*route))
         return value
 
+    def weighed_reference(self, *key: str) -> bool:
+        """State where the reference's scores come from by the weight of the divergence from it: 0 needs none."""
+        weight = number(self.value(*key))
+        if weight is None:
+            return False
+        adapters = "+" in (text(self.reading.facts.value("method")) or "")
+        self.state("reference", "none" if weight == 0 else "adapter" if adapters else "model", *key)
+        return True
+
     def default(self, fact: str, value: Any, framework: str, version: str = "", note: str = "") -> None:
         """State a framework's default behind everything the file says."""
         self.reading.facts.state(fact, value, DefaultOrigin(framework, version, note))

@@ -23,10 +23,10 @@ BASE = "model_name_or_path: org/m\ndataset_name: org/data\nper_device_train_batc
         ("beta: 0.1\noutput_dir: out/dpo-run\n", "dpo", "dpo"),
         ("num_generations: 8\nmax_completion_length: 256\nbeta: 0.0\n", "grpo", "grpo"),
         ("desirable_weight: 1.0\nbeta: 0.1\n", "kto", "kto"),
-        ("cpo_alpha: 0.5\nbeta: 2.0\n", "cpo", "orpo"),
+        ("cpo_alpha: 0.5\nbeta: 2.0\n", "cpo", "cpo"),
         ("center_rewards_coefficient: 0.01\n", "reward", "reward"),
         ("teacher_model_name_or_path: org/big\n", "distillation", "distill"),
-        ("rloo_k: 4\n", "rloo", "grpo"),
+        ("rloo_k: 4\n", "rloo", "rloo"),
     ],
 )
 def test_the_trainer_from_its_keys(read: Read, keys: str, trainer: str, method: str) -> None:
@@ -125,6 +125,41 @@ def test_open_instruct_files_are_trainer_arguments(recognised: Callable[..., obj
 def test_example_scripts_of_transformers_name_their_data_alike(recognised: Callable[..., object]) -> None:
     assert recognised(BASE) == "trl"
     assert recognised(BASE + "block_size: 1024\ndo_train: true\n") == "hf-training-args"
+
+
+@pytest.mark.parametrize(
+    ("keys", "reference"),
+    [
+        ("beta: 0.1\nprecompute_ref_log_probs: true\n", "precomputed"),
+        ("beta: 0.1\nuse_peft: true\nforce_use_ref_model: true\n", "model"),
+        ("num_generations: 8\nbeta: 0.04\n", "model"),
+        ("num_generations: 8\nbeta: 0.04\nuse_peft: true\n", "adapter"),
+        ("num_generations: 8\nbeta: 0.0\n", "none"),
+        ("num_generations: 8\n", None),
+        ("beta: 0.1\nsync_ref_model: true\n", None),
+    ],
+)
+def test_where_the_reference_comes_from(read: Read, keys: str, reference: str | None) -> None:
+    """What no key says is a default of the release, which the estimate knows."""
+    assert read(BASE + keys).facts.value("reference") == reference
+
+
+def test_tokens_that_are_scored(read: Read) -> None:
+    assert read(BASE + "num_generations: 8\nmax_completion_length: 1024\n").facts.value("completion_length") == 1024
+    defaults = read(BASE + "num_generations: 8\n").facts.statements("completion_length")
+    assert [(fact.value, fact.describe()) for fact in defaults] == [
+        (512, "trl >=1.10 default"),
+        (256, "trl <1.10 default"),
+    ]
+
+
+@pytest.mark.parametrize("trainer", ["dpo", "kto", "grpo", "rloo"])
+def test_since_when_tokens_are_scored_without_logits(trainer: str) -> None:
+    document = parse_yaml("config.yaml", BASE).documents[0]
+    assert isinstance(document.root, Mapping)
+    kernels = read_trl(document, document.root, hint=trainer).facts.statements("loss_kernel")
+    found = [(fact.value, fact.origin) for fact in kernels if fact.origin.framework == "trl"]  # type: ignore[attr-defined]
+    assert found == [("fused_linear", DefaultOrigin("trl", ">=1.15")), ("torch", DefaultOrigin("trl", "<1.15"))]
 
 
 def test_what_a_sampling_trainer_holds_is_in_the_context(read: Read) -> None:

@@ -798,8 +798,13 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
     trains = profile.name == "trl" and objective == "sft" and release is not None
     if profile.log_probabilities == "trl":
         scoring = scoring_of(objective, release)
+        whole = scoring_of(objective, EARLIER_TRL)
+        if scoring is not None and scoring.form == "tiled" and objective != "sft" and loss_kernel == "torch":
+            fact = read.job.fact("loss_kernel")
+            if fact is not None and not isinstance(fact.origin, DefaultOrigin):
+                scoring = whole  # a stated loss over all logits
         if release is None and scoring is not None and objective != "sft":
-            earlier = scoring_of(objective, EARLIER_TRL)
+            earlier = whole
     elif isinstance(profile.log_probabilities, str):
         release = release or profile.log_probabilities
         scoring = scoring_of(objective, release)
