@@ -484,6 +484,7 @@ NOTES: dict[str, dict[str, dict[str, Any]]] = {
         "gradient_accumulation_steps": {"type": "int | None"},
         "sequence_length": {"type": "int | None"},
         "packing": {"type": "bool | None"},
+        "padding_free": {"type": "bool | None", "note": "A batch goes through the model as one row."},
         "gradient_checkpointing": {"type": "str | None", "choices": ["none", "full", "selective"]},
         "attention": {"type": "str | None", "choices": ["flash2", "flash3", "sdpa", "flex", "eager", "xformers"]},
         "loss_kernel": {"type": "str | None", "choices": LOSS_KERNELS},

@@ -233,6 +233,10 @@ def _state_trl_defaults(facts: FactReader, trainer: str) -> None:
         since = _PREPARES_UNTIL.get(trainer, "0.26")
         facts.default("upcast_unquantized", False, "trl", f">={since}")
         facts.default("upcast_unquantized", True, "trl", f"<{since}")
+    if facts.on("packing") and not facts.on("padding_free") and trainer == "sft":
+        whole = text(facts.value("packing_strategy")) != "wrapped"
+        facts.default("padding_free", whole, "trl", ">=0.19", "packing keeps whole samples")
+        facts.default("padding_free", False, "trl", "<0.19")
     if not stated("packing") and trainer == "sft":
         facts.default("packing", False, "trl")
     _state_length_default(facts, trainer)
@@ -319,6 +323,7 @@ def read_trl(document: Document, root: Mapping, *, base: Route = (), why: str = 
     state_sharding(facts)
     _state_length(facts, trainer)
     facts.boolean("packing", "packing")
+    facts.boolean("padding_free", "padding_free")
     facts.boolean("activation_offloading", "activation_offloading")
     state_quantization(facts)
     _state_adapter(facts, trainer, shown)

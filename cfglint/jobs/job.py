@@ -180,6 +180,7 @@ class TrainingJob(Job):
     global_batch_size = FactField[int]("sequences per optimizer step, where a file states it")
     sequence_length = FactField[int]()
     packing = FactField[bool]()
+    padding_free = FactField[bool]("a batch goes through the model as one row, without padding")
     gradient_checkpointing = FactField[str]("none, full, selective")
     attention = FactField[str]("flash2, flash3, sdpa, flex, eager, xformers")
     loss_kernel = FactField[str]("torch, compiled, triton, smoothed, selective, chunked, checkpointed, fused_linear")

@@ -176,7 +176,7 @@ def _dense_mask(plan: Plan) -> bool:
     to repeated keys and values (``integrations/sdpa_attention.py``). So do padded rows: chosen and rejected answers, and
     sampled ones, are of unequal length.
     """
-    return plan.packing or (plan.objective in PREFERENCE and plan.rows > 1)
+    return plan.packing or plan.flattens or (plan.objective in PREFERENCE and plan.rows > 1)
 
 
 def _adapted(layer: Layer, numerics: Numerics) -> bool:
@@ -216,6 +216,8 @@ def activations_of(
     if not plan.evaluating and (attention_dropout or dropout):
         numerics = replace(numerics, attention_dropout=attention_dropout, dropout=dropout)
     batch, sequence = plan.rows, plan.local_sequence
+    if plan.flattens:
+        batch, sequence = 1, batch * sequence
     runs: list[Run] = []
     selective = plan.checkpointing == "selective" and plan.profile.name != "megatron"
     checkpointed = plan.checkpointing == "full" or selective

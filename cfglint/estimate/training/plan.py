@@ -15,7 +15,7 @@ from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, s
 from cfglint.estimate.training.pins import pinned
 from cfglint.estimate.training.profiles import Profile, profile_of
 from cfglint.estimate.training.reader import Reader
-from cfglint.estimate.training.supervised import METRICS, TRANSFORMERS, WIDENS_WEIGHT
+from cfglint.estimate.training.supervised import FLATTENS_PACKED, METRICS, TRANSFORMERS, WIDENS_WEIGHT
 from cfglint.jobs.defaults import TRL_SFT_LOSS, in_force
 from cfglint.jobs.facts import DefaultOrigin
 from cfglint.jobs.job import TrainingJob, likely_architecture
@@ -106,6 +106,8 @@ class Plan:
     accumulation: int
     sequence: int | None
     packing: bool
+    flattens: bool
+    """A batch goes through the model as one row, with positions in place of a mask of padding."""
     checkpointing: str
     recompute_modules: frozenset[str]
     """Parts of a block that are checkpointed by themselves (Megatron)."""
@@ -373,6 +375,7 @@ def resolve(job: TrainingJob) -> Plan:
         accumulation=accumulation,
         sequence=sequence,
         packing=read.flag("packing", bool(tokens)),
+        flattens=read.flag("padding_free", _flattens(read, profile, method)),
         checkpointing=checkpointing,
         recompute_modules=_recompute_modules(read, checkpointing) if megatron else frozenset(),
         recompute_layers=read.count("recompute_layers", None) if megatron and checkpointing == "full" else None,
@@ -784,6 +787,13 @@ def _trl_release(read: Reader, profile: Profile) -> str | None:
     if profile.name != "trl":
         return None
     return read.text("framework_version") or read.job.versions.get("trl")
+
+
+def _flattens(read: Reader, profile: Profile, method: _Method) -> bool:
+    """TRL's default packing keeps whole samples and is free of padding."""
+    release = _trl_release(read, profile)
+    packs = method.objective == "sft" and read.flag("packing", False)
+    return packs and release is not None and in_force(FLATTENS_PACKED, release)
 
 
 def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -> dict[str, Any]:

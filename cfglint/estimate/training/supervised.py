@@ -24,6 +24,9 @@ Entropy goes through rows of the logits; a copy is that of the shifted logits, f
 MOST_METRICS: Final = "entropy of a copy, then a copy"
 """What takes most of them."""
 
+FLATTENS_PACKED: Final = ">=0.19"
+"""Releases in which ``packing`` is free of padding unless ``packing_strategy`` is ``wrapped``."""
+
 WIDENS_WEIGHT: Final[Releases] = ((">=1.13", ""), ("<1.13", "wide"))
 """``chunked_nll`` projects with hidden states and weight converted to fp32; since 1.13 in the dtype of the hidden states."""
 
