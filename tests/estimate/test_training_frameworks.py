@@ -359,7 +359,7 @@ def test_what_a_loss_keeps_of_the_batch_before_is_not_in_the_low_end_of_unequal_
     assert packed and plain and packed.expected == plain.expected
     # inputs of the projections: queries, output, gate and up as one, down
     kept = 32 * 1024 * (3 * 4096 + 14336) * 2
-    assert packed.low - plain.low == pytest.approx(kept * 0.92, rel=0.01)
+    assert packed.low - plain.low == pytest.approx(kept * 0.96, rel=0.01)
 
 
 def test_a_version_of_peft_is_not_one_of_transformers() -> None:

@@ -326,13 +326,14 @@ def test_chunked_loss_gives_log_probabilities_back_piece_by_piece() -> None:
     shape = Shape(1, 100, 8, 1, 1, 1, 1, 1)
     numerics = Numerics("bf16", "bf16", "bf16", None, False, False, "flash", False)
 
-    def found(held: bool) -> tuple[float, float]:
-        head = Head(100, "chunked", "bf16", False, 100, 8, hold_logits=held, holds_wide_logits=held)
+    def found(held: bool, carries: bool = True) -> tuple[float, float]:
+        head = Head(100, "chunked", "bf16", False, 100, 8, hold_logits=held, holds_wide_logits=held, carries=carries)
         footprint = head_footprint(shape, Style(), numerics, head)
         return footprint.forward_saving // 1e4, footprint.backward // 1e4
 
     assert found(False) == (2 + 4, 4 + 1)
     assert found(True) == (4 + 2 + 4, 4 + 4 + 1)
+    assert found(True, carries=False) == (4 + 4, 4 + 4 + 1)  # of a short batch before
 
 
 def test_litgpt_writes_capped_attention_out() -> None:

@@ -297,6 +297,7 @@ def activations_of(
                 splits_logits=plan.profile.chunk_tokens > 0 and not plan.adapter,
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
+                carries=plan.carries,
                 upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
                 shift_copy=plan.shifts_copy,
                 keeps_logits=plan.loss_holds_logits and not plan.profile.widens_in_model,

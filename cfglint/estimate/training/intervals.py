@@ -17,7 +17,9 @@ FITTED_RESIDUALS: Final = {
     "eager": (0.98, 1.08),
     # fms-main and fms-liger on 2 and 4 GPUs
     "sharded": (0.93, 1.06),
-    # litgpt-config-hub (30 of 32); torchtune-ladder (3 of 9) seems to have run other settings than named
+    # litgpt-config-hub: all of 32 rows, from 0.98 to 1.02
+    "litgpt": (0.96, 1.05),
+    # torchtune-ladder as its README reads, 9 of 9
     "other": (0.92, 1.115),
     # simumax-b200
     "megatron": (0.9, 1.08),
@@ -46,7 +48,7 @@ def residual_regime(plan: Plan) -> str:
     if plan.tensor_parallel * plan.pipeline_parallel * plan.context_parallel * plan.expert_parallel > 1:
         return "unmeasured"
     if not plan.profile.modeling:
-        return "other"
+        return "litgpt" if plan.profile.name == "litgpt" else "other"
     if plan.sharding in ("none", "ddp"):
         return "eager" if plan.attention == "eager" else "modeling"
     return "sharded" if plan.sharding.startswith("fsdp") else "unmeasured"
@@ -79,7 +81,8 @@ def favourable(plan: Plan) -> Plan | None:
         changes["lora_kernels"] = LORA_KERNELS
     if plan.keeps_packed_inputs is None:
         changes["keeps_packed_inputs"] = False
-    if not plan.packs and plan.profile.hold_logits and plan.keeps_packed_inputs is not False:
+    keeps = plan.profile.holds_wide_logits or plan.keeps_packed_inputs is not False
+    if not plan.packs and plan.profile.hold_logits and keeps:
         changes["carries"] = False  # the batch before may have been a short one
     if "images" in loose:
         changes["images"] = False

@@ -29,8 +29,11 @@ class Head:
     splits_logits: bool = False
     """The logits are made whole and split for the loss; else the hidden states are split for the head."""
     hold_logits: bool = False
-    holds_wide_logits: bool = False
     """The training loop keeps the model's output alive through backward."""
+    holds_wide_logits: bool = False
+    """It is converted to fp32 first."""
+    carries: bool = True
+    """The output of the batch before is as large and alive until this one's is there."""
     upcast: bool = True
     """Logits are converted to fp32 before the loss."""
     shift_copy: bool = False
@@ -205,7 +208,7 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     elements = head.tokens * head.vocabulary
     piece = elements / head.chunks
     weight = _weight(writer, head)
-    before = tape.op((), elements, "fp32") if head.holds_wide_logits else None
+    before = tape.op((), elements if head.carries else 0.0, "fp32") if head.holds_wide_logits else None
     logits: tuple[Value, ...]
     if head.splits_logits:
         logits = (tape.linear(hidden, weight, elements),)
