@@ -194,7 +194,7 @@ def inputs_of(case: dict[str, Any]) -> dict[str, Any]:
 
     method = case["trainer"]
     reads = inspect.getsource(classes(method)[0])
-    if method == "dpo" and "prompt_input_ids" in reads and "chosen_labels" not in reads:
+    if method == "dpo" and "prompt_input_ids" in reads and 'batch["chosen_labels"]' not in reads:
         batch = {}
         for part, length in (("prompt", s - c), ("chosen", c), ("rejected", c)):
             batch |= {f"{part}_input_ids": ids(b, length), f"{part}_attention_mask": ones(b, length)}

@@ -76,15 +76,17 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
         copy = 0.0 if scoring.copies_shifted or scoring.temperature == "copy" else shifted.bytes
         piece = min(ENTROPY_ROWS, shifted.elements / vocabulary) * vocabulary * DTYPE_BYTES[shifted.dtype]
         tape.op((), 0, shifted.dtype, forward_temp=copy + 3 * piece)
-    losses.append(_selected(writer, shifted, rows, scoring.form))
+    losses.append(_selected(writer, shifted, rows, scoring))
     loss = losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
+    if scoring.picks_logits:
+        tape.op((), 0, shifted.dtype, forward_temp=shifted.bytes / 2)
     tape.keep(shifted)
     return loss
 
 
-def _selected(writer: BlockWriter, x: Value, rows: int, form: str) -> Value:
+def _selected(writer: BlockWriter, x: Value, rows: int, scoring: Scoring) -> Value:
     """``log_softmax`` followed by ``gather``, in the form's way."""
-    tape, row = writer.tape, x.bytes / rows
+    tape, row, form = writer.tape, x.bytes / rows, scoring.form
     if form == "kernel":
         return tape.op((x,), 1, "fp32", save=(x,))
     if form == "log_softmax":
@@ -95,7 +97,7 @@ def _selected(writer: BlockWriter, x: Value, rows: int, form: str) -> Value:
         total = tape.op((x,), 1, "fp32", save=(x,), backward_temp=max(2 * row, x.bytes))
         return tape.op((picked, total), 1, "fp32")
     # row by row: the gradients of all rows wait, and are stacked into one
-    kept = tape.op((), x.elements, x.dtype)
+    kept = tape.op((), x.elements if scoring.graph else x.elements * min(1, 2 / rows), x.dtype)
     return tape.op((x,), 1, "fp32", save=(kept,), backward_temp=max(0.0, 2 * row - x.bytes))
 
 

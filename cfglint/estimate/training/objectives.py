@@ -64,6 +64,9 @@ auxiliary loss.
 MEASURES_CHOSEN: Final[Releases] = ((">=0.12", ""), (">=0.9", "measured"), ("<0.9", ""))
 """DPO computes the cross entropy of the chosen answers, whether it is trained on (``rpo_alpha``) or not."""
 
+PICKS_LOGITS: Final[Releases] = ((">=0.29", ""), (">=0.12", "picked"), ("<0.12", ""))
+"""DPO picks the logits of the chosen answers' tokens, then of the rejected ones', to log their mean."""
+
 MEASURES_ENTROPY: Final[Mapping[str, Releases]] = {
     "dpo": ((">=1.14", ""), (">=0.29", "measured"), ("<0.29", "")),
     "ipo": ((">=1.14", ""), (">=0.29", "measured"), ("<0.29", "")),
@@ -98,6 +101,8 @@ class Scoring:
     """``copy`` or ``in place``: logits are divided by the sampling temperature."""
     copies_shifted: bool = False
     measures_entropy: bool = False
+    picks_logits: bool = False
+    """Logits of a half are picked into a tensor of their own for a moment."""
     copies_chosen: bool = False
     """Logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
     cross_entropy: bool = False
@@ -108,6 +113,8 @@ class Scoring:
     """Only the completion's hidden states are projected (``logits_to_keep``)."""
     widens: bool = False
     """Logits become fp32 in any run; else where accelerate converts the outputs of autocast."""
+    graph: bool = True
+    """Backward will come, so that each row's log-softmax stays."""
     names_logits: bool = True
     """The trainer's function names the logits until it returns."""
 
@@ -131,6 +138,7 @@ def scoring_of(objective: str, release: str | None) -> Scoring | None:
         measures_entropy=held_in(MEASURES_ENTROPY.get(objective, ()), release) == "measured",
         copies_chosen=objective == "kto" and held_in(COPIES_CHOSEN, release) == "copy",
         cross_entropy=objective in ("orpo", "cpo"),
+        picks_logits=pairs and held_in(PICKS_LOGITS, release) == "picked",
         measures_chosen=pairs and held_in(MEASURES_CHOSEN, release) == "measured",
         cuts_logits=samples,
         names_logits=objective not in NAMES_LOGITS or held_in(NAMES_LOGITS[objective], release) == "named",

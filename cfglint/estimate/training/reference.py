@@ -29,7 +29,7 @@ def reference_moments(
         lora_dropout=0.0,
         evaluating=True,
         adapters_off=plan.adapter,
-        # without gradients a cross entropy leaves nothing behind
-        scoring=replace(plan.scoring, measures_chosen=False) if plan.scoring else None,
+        # without gradients a cross entropy leaves nothing behind, nor does a row
+        scoring=replace(plan.scoring, measures_chosen=False, graph=False) if plan.scoring else None,
     )
     return forward_moments(activations_of(passing, architecture, layers, last, cuda), windows, False)
