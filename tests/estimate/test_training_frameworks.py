@@ -264,6 +264,23 @@ def test_batches_of_unequal_length_leave_blocks_that_do_not_serve_the_next() -> 
         assert even.verdict == uneven.verdict == "fits"
 
 
+def test_it_fails_for_sure_only_where_live_tensors_do_not_fit() -> None:
+    """What the allocator caches is given back before an allocation fails: such a run is likely to fail at most."""
+    facts: dict[str, Any] = {
+        "method": "full", "weight_dtype": "bf16", "compute_dtype": "bf16", "fsdp": "full_shard", "fsdp_version": 1,
+        "optimizer": "adamw_torch",
+    }  # fmt: skip
+    verdicts = {}
+    for tokens in (8192, 12288, 16384, 20480):
+        memory = estimate("transformers", 4, sequence_length=tokens, **facts).memory
+        assert memory.allocated and memory.used and memory.capacity
+        verdicts[tokens] = memory.verdict
+        assert (memory.verdict == "oom") is (memory.used.low > memory.capacity)
+        assert memory.verdict != "oom" or memory.allocated.low > 0.97 * memory.capacity
+    assert list(verdicts.values()) == sorted(verdicts.values(), key=["fits", "tight", "likely-oom", "oom"].index)
+    assert {"likely-oom", "oom"} <= set(verdicts.values())
+
+
 def test_a_rank_of_ddp_keeps_humps_apart_as_one_gpu_does() -> None:
     """fsdp-qlora of the training hold-out: 20.94 and 22.04 GiB reserved, where 16.7 and 20.3 were expected."""
     facts: dict[str, Any] = {

@@ -184,6 +184,9 @@ def used_of(
         if needed <= capacity * RETURNED_SHARE < used.expected:
             least = min(used.low, allocated.low + low)
             used = Interval(min(least, capacity * RETURNED_SHARE), capacity * RETURNED_SHARE, used.high)
+        if allocated.low + low <= capacity * RETURNED_SHARE < used.low:
+            # it fails for sure only where live tensors do not fit
+            used = Interval(capacity * RETURNED_SHARE, used.expected, used.high)
     return used
 
 
