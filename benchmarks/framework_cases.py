@@ -154,6 +154,8 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     if foreach is not None:
         job["optimizer_foreach"] = foreach
+    if case["grad_ckpt"] == "selective" and isinstance(case.get("every"), int):
+        job["checkpoint_every"] = case["every"]
     if case.get("loss"):
         job["loss_kernel"] = case["loss"]
     if case["method"] != "full":

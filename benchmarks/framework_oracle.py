@@ -307,6 +307,21 @@ def torchtune(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
 
 # -- torchtitan ------------------------------------------------------------------------------------------------------
 
+
+class FusedNorm(torch.autograd.Function):
+    """CUDA's RMSNorm since torch 2.9 (``_fused_rms_norm``), which the CPU composes of operations in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight, torch.empty(x.shape[:-1], dtype=torch.float32))
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x, weight, _ = ctx.saved_tensors
+        return torch.empty_like(x), torch.empty_like(weight)
+
+
 ON_CPU = "_scaled_dot_product_flash_attention_for_cpu"
 """What stands in for CUDA's flash attention here; lists of operations to keep name CUDA's alone."""
 
@@ -331,6 +346,7 @@ def torchtitan(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
     except ModuleNotFoundError:  # before June 2025
         from torchtitan.models.llama import Transformer, TransformerModelArgs
         from torchtitan.models.llama import parallelize_llama as parallelize
+    torch.nn.RMSNorm.forward = lambda self, x: FusedNorm.apply(x, self.weight)
     model = Transformer(TransformerModelArgs(**sizes))
     yield model
     model.train()

@@ -198,6 +198,8 @@ def state_checkpointing(facts: FactReader) -> None:
         stride = integer(facts.value(f"{key}_kwargs", "every_n_layers"))
         word = "none" if not on else "selective" if stride is not None and stride > 1 else "full"
         facts.state("gradient_checkpointing", word, key)
+        if word == "selective":
+            facts.state("checkpoint_every", stride, f"{key}_kwargs", "every_n_layers")
 
 
 def state_kernels(facts: FactReader) -> None:

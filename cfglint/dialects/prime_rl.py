@@ -58,6 +58,8 @@ def _state_model(facts: ResolvingReader, trainer: ResolvingReader) -> None:
     if checkpointing is not None:
         every = integer(model.value("ac", "freq")) or 1
         model.state("gradient_checkpointing", "full" if every == 1 else "selective", "ac")
+        if every > 1:
+            model.state("checkpoint_every", every, "ac", "freq")
     if model.on("fsdp_cpu_offload"):
         for fact in ("offload_parameters", "offload_optimizer"):
             model.state(fact, "cpu", "fsdp_cpu_offload")

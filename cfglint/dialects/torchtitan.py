@@ -150,6 +150,9 @@ def _state_memory(facts: ResolvingReader) -> None:
     if mode is not None:
         kind = UNKNOWN if is_unknown(mode) else _MODES.get(mode.lower(), UNKNOWN)
         facts.state("gradient_checkpointing", kind, "activation_checkpoint", "mode")
+        option = text(facts.value("activation_checkpoint", "selective_ac_option"))
+        if kind == "selective" and option is not None and option.isdigit() and int(option):
+            facts.state("checkpoint_every", int(option), "activation_checkpoint", "selective_ac_option")
     for route in (("compile", "enable"), ("training", "compile")):
         value = boolean(facts.value(*route))
         if value is not None:

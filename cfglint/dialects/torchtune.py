@@ -199,6 +199,8 @@ def _state_memory(facts: ResolvingReader) -> None:
     mode = text(facts.value("ac_mode"))
     if mode in ("full", "selective"):
         facts.state("gradient_checkpointing", mode, "ac_mode")
+        if mode == "selective":
+            facts.integer("checkpoint_every", "ac_option", low=1)
     elif on is not None:
         facts.state("gradient_checkpointing", "full" if on else "none", "enable_activation_checkpointing")
     elif is_unknown(facts.value("enable_activation_checkpointing")):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cfglint.jobs.facts import DerivedOrigin, FactField, FactSet, Origin, Reading
 
 if TYPE_CHECKING:
-    from cfglint.jobs.named_models import NamedModel
     from cfglint.catalog.accelerators import Accelerator
     from cfglint.catalog.architecture import Architecture
+    from cfglint.jobs.named_models import NamedModel
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,9 @@ class TrainingJob(Job):
     packing = FactField[bool]()
     padding_free = FactField[bool]("a batch goes through the model as one row, without padding")
     gradient_checkpointing = FactField[str]("none, full, selective")
+    checkpoint_every = FactField[int](
+        "selective by layers: of so many layers one is checkpointed, the others keep everything"
+    )
     attention = FactField[str]("flash2, flash3, sdpa, flex, eager, xformers")
     loss_kernel = FactField[str]("torch, compiled, triton, smoothed, selective, chunked, checkpointed, fused_linear")
     compile = FactField[bool]()

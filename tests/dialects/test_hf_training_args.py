@@ -163,7 +163,7 @@ def test_checkpointing_by_its_new_name(read: Read) -> None:
         warmup_steps: 0.05
         """
     ).facts
-    assert facts.value("gradient_checkpointing") == "selective"
+    assert (facts.value("gradient_checkpointing"), facts.value("checkpoint_every")) == ("selective", 2)
     assert facts.value("warmup_ratio") == 0.05
     assert not facts.stated("warmup_steps")
 

@@ -51,6 +51,13 @@ def test_pipeline_stages_take_a_local_batch_in_micro_batches() -> None:
     assert (facts.value("micro_batch_size"), facts.value("gradient_accumulation_steps")) == (1, 8)
 
 
+def test_selective_checkpointing_by_operations_or_by_layers() -> None:
+    for option, every in (("op", None), ("2", 2)):
+        chosen = CONFIG.replace('mode = "full"', f'mode = "selective"\nselective_ac_option = "{option}"')
+        facts = read(chosen).facts
+        assert (facts.value("gradient_checkpointing"), facts.value("checkpoint_every")) == ("selective", every)
+
+
 def test_facts_and_their_lines() -> None:
     reading = read(CONFIG)
     expected = {

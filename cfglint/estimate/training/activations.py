@@ -48,6 +48,8 @@ class Run:
     """Keys and values of one layer, where the model keeps them (``use_cache``)."""
     dropped: float = 0.0
     """What the footprint saves and parts of a block that are checkpointed by themselves do not keep."""
+    reused: float = 0.0
+    """What is kept of a checkpointed layer's operations: used up while it is computed again, or part of what that saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         packed_keeps=packed and plan.keeps_packed_inputs is not False,
         packed_copies=_unpacked_copies(plan, weight) if packed else 1,
         attention=attention,
-        expand_kv=mask or profile.expands_kv or (attention == "sdpa" and plan.repeats_keys),
+        expand_kv=mask or plan.expands_kv or (attention == "sdpa" and plan.repeats_keys),
         contiguous_queries=attention == "sdpa" and plan.contiguous_queries,
         joins_qkv=profile.joins_qkv,
         composed=plan.composes_attention,
@@ -219,8 +221,9 @@ def activations_of(
     if plan.flattens:
         batch, sequence = 1, batch * sequence
     runs: list[Run] = []
-    selective = plan.checkpointing == "selective" and plan.profile.name != "megatron"
-    checkpointed = plan.checkpointing == "full" or selective
+    by_layers = plan.checkpoint_every
+    selective = plan.checkpointing == "selective" and plan.profile.name != "megatron" and by_layers is None
+    checkpointed = plan.checkpointing == "full" or selective or by_layers is not None
     selected = architecture.layers[layers[0] : layers[1]]
     if layers[0] == 0:
         selected = (*architecture.encoder_layers, *selected)
@@ -241,6 +244,8 @@ def activations_of(
         ]
     if checkpointed and plan.recompute_layers is not None:
         groups, kept_whole = _first_layers(groups, plan.recompute_layers)
+    elif by_layers is not None:
+        groups, kept_whole = _each_so_many(groups, by_layers), []
     else:
         kept_whole = []
     for key, count, own in (*groups, *kept_whole):
@@ -258,13 +263,13 @@ def activations_of(
         kept = footprint.input if checkpointed else footprint.saved + (footprint.input if footprint.saves_input else 0)
         if checkpointed and plan.profile.checkpoints_sublayers:
             kept += 3 * footprint.input
-        if selective:
-            kept += _selected(shape, style, numerics)
+        reused = _selected(shape, style, numerics) if selective else 0.0
+        kept += reused
         dropped = _recomputed(shape, style, own, footprint, plan.recompute_modules)
         kept -= dropped
         if plan.offloads_activations:
             kept = 0.0
-        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics), dropped))
+        runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics), dropped, reused))
     head = None
     tp = plan.tensor_parallel
     if last:
@@ -377,6 +382,16 @@ def _cached(layer: Layer, shape: Shape, style: Style, numerics: Numerics) -> flo
 
 
 _Groups = list[tuple[Layer, int, Numerics]]
+
+
+def _each_so_many(groups: _Groups, every: int) -> _Groups:
+    """Of ``every`` layers that follow each other the last is checkpointed."""
+    found: _Groups = []
+    for kind, count, own in groups:
+        plain = replace(own, checkpointed=False)
+        behind = [(kind, every - 1, plain), (kind, 1, replace(own, checkpointed=True))]
+        found += [*(behind * (count // every)), (kind, count % every, plain)]
+    return [group for group in found if group[1]]
 
 
 def _first_layers(groups: _Groups, count: int) -> tuple[_Groups, _Groups]:

@@ -111,7 +111,7 @@ def walk(
             gradients=held,
             activations=kept + carried + head.input,
             logits=head.forward_saving,
-            gathered=windows.outer + windows.head + everything + windows.block * windows.head_blocks,
+            gathered=windows.outer_at_loss + windows.head + everything + windows.block * windows.head_blocks,
             casts=casts,
         )
         for moment in passes:
@@ -138,7 +138,7 @@ def walk(
             gradients=held,
             activations=kept + (head.input if head.saves_input else 0.0),
             logits=head.backward if sharded or not accumulating else head.backward_accumulating,
-            gathered=windows.outer + windows.head + (everything or windows.block * windows.head_blocks),
+            gathered=windows.outer_at_loss + windows.head + (everything or windows.block * windows.head_blocks),
         )
         grown += 0.0 if sharded else head.gradients
     left, remaining = kept, layers
@@ -151,7 +151,7 @@ def walk(
                 alive = kept + (kept - left) + run.kept * position
             reduced = min(grown + f.gradients * position * gradient_share, states.gradients)
             if run.checkpointed:
-                inner = (alive or f.input) + max(f.forward_saving + f.output, backward)
+                inner = (alive or f.input) - min(alive, run.reused) + max(f.forward_saving + f.output, backward)
             else:
                 inner = max(0.0, alive - f.saved + run.dropped) + backward
             gathered = windows.outer + windows.block * windows.backward_blocks

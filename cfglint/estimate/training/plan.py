@@ -86,6 +86,12 @@ class Plan:
     upcasts_trainable: bool
     """FSDP with mixed precision holds what is trained in fp32 (accelerate since 0.30)."""
     norm_kernel: str
+    checkpoint_every: int | None
+    """Of so many layers one is checkpointed; None where operations are selected."""
+    wraps_ends: bool
+    """Untied embedding and head are units of their own under FSDP2."""
+    expands_kv: bool
+    """Keys and values are copied to all query heads before attention."""
     caps_chunks: bool
     """Logits made in pieces are capped as whole ones are."""
     keeps_packed_inputs: bool | None
@@ -360,6 +366,9 @@ def resolve(job: TrainingJob) -> Plan:
         adapter_dtype=_adapter_dtype(read, profile, method.quantization, weight),
         upcasts_trainable=profile.fsdp_upcasts_trainable and in_force(">=0.30", _library(read, profile, "accelerate")),
         norm_kernel=_norm_kernel(read, profile),
+        checkpoint_every=read.count("checkpoint_every", None) if checkpointing == "selective" else None,
+        wraps_ends=_in_release(read, profile, profile.wraps_ends),
+        expands_kv=_in_release(read, profile, profile.expands_kv),
         caps_chunks=_caps_chunks(read, profile),
         keeps_packed_inputs=_keeps_packed_inputs(read, method.quantization, profile),
         weight_dtype=weight,
@@ -765,7 +774,10 @@ def _composes_attention(read: Reader, weight: str, compute: str | None) -> bool:
 
 
 def _loss_kernel(read: Reader, profile: Profile, method: _Method, default: str) -> str:
-    """Stated, or the framework's; torchtitan compiles the loss with the model since Oct 2024, which every release does.
+    """Stated, or the framework's.
+
+    torchtitan compiled the loss with the model from 22 October to 18 December 2024, and does since 2 April 2025 and so in
+    every release (``train.py``, ``components/loss.py``); measured runs of an unknown state are from between.
 
     TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known.
     """
@@ -1036,6 +1048,14 @@ def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profil
         return False
     own = read.text("framework_version")
     return None if own is None else in_force(profile.old_bitsandbytes, own)
+
+
+def _in_release(read: Reader, profile: Profile, releases: str) -> bool:
+    """Whether what holds ``always`` or in some releases of the framework does here; the newest where none is known."""
+    if releases in ("", "always"):
+        return bool(releases)
+    release = _own_release(read, profile)
+    return in_force(releases, release) if release is not None else not releases.startswith("<")
 
 
 def _caps_chunks(read: Reader, profile: Profile) -> bool:

@@ -54,8 +54,8 @@ class Profile:
     """The cap on logits is laid on the hidden states before the head (torchtune's ``Gemma2FinalNorm``)."""
     splits_projections: bool = False
     """Projections that the family's checkpoint joins are modules of their own (torchtune)."""
-    expands_kv: bool = False
-    """Keys and values are copied to all query heads before attention."""
+    expands_kv: str = ""
+    """Keys and values are copied to all query heads before attention: ``always``, or releases of the framework."""
     chunk_tokens: int = 0
     """Tokens of a sequence in one piece of the chunked loss; 0: eight pieces, whatever the length (torchtune)."""
     caps_chunks: str = ""
@@ -133,8 +133,10 @@ class Profile:
     """Products of a block add weights' gradients to the buffers themselves, and hand autograd an empty tensor in their
     place: one of each shape, which is kept."""
     distributed_optimizer: bool = False
-    wraps_ends: bool = False
-    """Untied embedding and head are units of their own under FSDP2."""
+    loss_outside: bool = False
+    """The loss is computed outside the model, which reshards its outer unit as any other (``reshard_after_forward``)."""
+    wraps_ends: str = ""
+    """Untied embedding and head are units of their own under FSDP2: ``always``, or releases of the framework."""
     reduces_in_compute: bool = False
     """FSDP2 reduces gradients in the dtype that it gathers parameters in, whatever they are stored in."""
     sequence_parallel: bool = False
@@ -258,7 +260,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         nf4_double=True,
         may_fuse_backward=True,
         # modules/attention.py, models/phi3, models/gemma2; modules/transformer.py ``unembed``
-        expands_kv=True,
+        expands_kv="always",
         splits_projections=True,
         composes_capped=True,
         caps_before_head=True,
@@ -271,7 +273,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         "torchtitan",
         sequence_parallel=True,
         parallel_loss=True,
-        wraps_ends=True,
+        wraps_ends=">=0.2",
+        expands_kv="<0.2.2",  # models/llama3/model/model.py ``repeat_kv``, then ``enable_gqa``
+        loss_outside=True,
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch_fused",
@@ -410,7 +414,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         loss_kernel="fused_linear",
         modeling=False,
         norms_follow_autocast=False,
-        wraps_ends=True,
+        wraps_ends="always",
     ),
     # OLMo ``olmo/{config,train,model,optim}.py`` (Sep 2025): fp32 parameters under FSDP 1 and autocast; its AdamW is torch.optim's
     "olmo": Profile(
@@ -457,7 +461,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # llama-cookbook ``utils/train_utils.py`` and xtuner ``engine``: loops of their own, which reduce in every micro-step
     "llama-cookbook": replace(_TRANSFORMERS, name="llama-cookbook", checkpoints_inside_units=True, **_LOOP),
     # xtuner ``v1/config/fsdp.py`` and ``v1/model/dense/dense.py`` (Aug 2026)
-    "xtuner": replace(_TRANSFORMERS, name="xtuner", wraps_ends=True, reduces_in_compute=True),
+    "xtuner": replace(_TRANSFORMERS, name="xtuner", wraps_ends="always", reduces_in_compute=True),
     "generic": replace(_TRANSFORMERS, name="generic", micro_batch_size=None),
 }
 

@@ -39,6 +39,8 @@ class Windows:
 
     outer: float = 0.0
     """Gathered parameters outside the blocks."""
+    frees_outer: bool = False
+    """The outer group is resharded before the loss, which is computed outside the model."""
     outer_buffer: float = 0.0
     """The flat all-gather buffer of the outer group: there until the next group was copied out of its own."""
     block: float = 0.0
@@ -78,6 +80,10 @@ class Windows:
     """What the engine adds while the optimizer steps."""
     loading: float = 0.0
     """The largest part that is whole on the device while the model is cut into shards."""
+
+    @property
+    def outer_at_loss(self) -> float:
+        return 0.0 if self.frees_outer else self.outer
 
 
 def stored_bytes(plan: Plan) -> float:
@@ -127,7 +133,7 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     if plan.sharding == "fsdp2":
         architecture = plan.architecture
         tied = architecture is not None and architecture.tie_word_embeddings
-        ends = plan.profile.wraps_ends and not tied and not plan.adapter
+        ends = plan.wraps_ends and not tied and not plan.adapter
         head = outer - parameters.embedding
         if ends:
             outer = outer_trained = 0.0
@@ -139,10 +145,12 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             + block * gathered * beside,
             outer=outer * gathered,
             outer_buffer=outer * gathered,
+            frees_outer=plan.profile.loss_outside,
             block=block * gathered,
             copied_blocks=2 + beside,
             forward_blocks=1 + beside,
-            head_blocks=1,
+            # the head's own unit is copied out before it runs, which frees the last block's buffer
+            head_blocks=0 if ends else 1,
             backward_blocks=1 + beside if plan.reshard else 0,
             reshard=plan.reshard,
             reduce=trained * reduced,
