@@ -2,7 +2,7 @@
 
 usage: plot_training.py [--shared ../shared] [--out docs/accuracy]
 
-Rows and counting are those of ``../shared/cases/score.py``: high confidence unless a table says otherwise.
+``holdout_training.jsonl`` beside it are measurements that were kept apart. Rows and counting are those of ``../shared/cases/score.py``: high confidence unless a table says otherwise.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SHOWN = {
 }
 COLOURS = ("#1f5fa8", "#d98a1b", "#3a923a", "#c03d3e", "#9372b2", "#845b53", "#9a9a9a")
 OTHERS = "other groups"
+HOLDOUT = Path(__file__).with_name("holdout_training.jsonl")
 README_SAYS: dict[str, dict[str, Any]] = {
     **{f"tune-ladder-{n:02}": {"optimizer": "adamw_torch_fused"} for n in (1, 2, 3, 4, 5, 6)},
     **{f"tune-ladder-{n:02}": {"optimizer": "adamw_torch_fused", "activation_offloading": True} for n in (7, 9, 10)},
@@ -272,6 +273,14 @@ def main() -> None:
     print("\n## A group left out\n\n" + left_out(measured))
     print("\n## Verdicts\n\nhigh: " + verdicts(measured, ("high",)))
     print("high and medium: " + verdicts(everything, ("high", "medium")))
+    aside = score([HOLDOUT], everything=True)
+    for field in ("allocated_gib", "reserved_gib"):
+        counts = collections.Counter(item.row["group"] for item in aside if item.row.get(field))
+        drawing = draw(aside, field, f"Hold-out: {SHOWN[field]}", [name for name, _ in counts.most_common(6)])
+        (args.out / f"training_holdout_{field}.svg").write_text(drawing, "utf-8")
+    print("\n## Hold-out\n\n" + by_group(aside))
+    for kinds in (("high",), ("high", "medium"), ("high", "medium", "low")):
+        print(f"{' and '.join(kinds)}: " + verdicts(aside, kinds))
     print("\n## Sixteen published cases\n\n" + peers(sixteen) + "\n\n" + others())
     print("\n## torchtune's ladder\n\n" + ladder(everything))
 

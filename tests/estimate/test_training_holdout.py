@@ -1,0 +1,149 @@
+"""Public measurements that no constant was fitted on (``benchmarks/holdout_training.jsonl``), and what was reached on them.
+
+How they were collected, the first figures and the rows that stay off are in ``docs/accuracy-training.md``, section Hold-out.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfglint.dialects.cfglint_job import state
+from cfglint.estimate.result import Estimate
+from cfglint.estimate.training import estimate_training
+from cfglint.jobs.facts import SettingOrigin
+from cfglint.jobs.hardware import resolve_hardware
+from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.models import ModelSearch
+
+GIB = 2**30
+ROOT = Path(__file__).parents[2]
+ROWS = ROOT / "benchmarks" / "holdout_training.jsonl"
+FIELDS = {"allocated_gib": "allocated", "reserved_gib": "reserved", "process_gib": "used"}
+
+Scored = list[tuple[dict[str, Any], Estimate]]
+
+
+def rows(collection: int) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
+    return [row for row in found if row["collection"] == collection]
+
+
+def estimate(facts: dict[str, Any]) -> Estimate:
+    job = TrainingJob("test")
+    for key, value in facts.items():
+        if key not in ("cfglint", "kind", "name"):
+            state(job, key, value, SettingOrigin("test", key))
+    job.hardware = resolve_hardware(job)
+    job.model = ModelSearch(Path("."), {}).find(job)
+    return estimate_training(job)
+
+
+@pytest.fixture(scope="module")
+def first() -> Scored:
+    return [(row, estimate(row["job"])) for row in rows(1)]
+
+
+def errors(scored: Scored, field: str, group: str = "", *confidence: str) -> list[float]:
+    """Relative errors of one figure, with their sign."""
+    found = []
+    for row, made in scored:
+        interval = getattr(made.memory, FIELDS[field])
+        chosen = row["group"].startswith(group) and (not confidence or row["confidence"] in confidence)
+        if chosen and row.get(field) and interval is not None:
+            found.append(interval.expected / GIB / row[field] - 1)
+    return found
+
+
+def inside(scored: Scored, field: str) -> float:
+    held: list[bool] = [
+        interval.low <= row[field] * GIB <= interval.high
+        for row, made in scored
+        if row.get(field) and (interval := getattr(made.memory, FIELDS[field])) is not None
+    ]
+    return sum(held) / len(held)
+
+
+def test_the_rows_are_whole() -> None:
+    found = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()]
+    assert len({row["id"] for row in found}) == len(found)
+    for row in found:
+        assert row["source"].startswith("https://")
+        assert row["outcome"] in ("ok", "oom") and row["confidence"] in ("high", "medium", "low")
+        assert row["as_printed"]
+        assert row["job"]["kind"] == "train"
+    sources = Counter(row["source"] for row in rows(1))
+    assert len(rows(1)) == 236 and len(sources) == 60
+
+
+def test_no_source_is_among_the_measured_ones() -> None:
+    measured = ROOT / ".." / "shared" / "cases" / "measured"
+    if not measured.exists():
+        pytest.skip("measured cases are not beside the checkout")
+    known = {
+        json.loads(line).get("source")
+        for name in ("train.jsonl", "peers16.jsonl")
+        for line in (measured / name).read_text("utf-8").splitlines()
+    }
+    assert not known & {json.loads(line)["source"] for line in ROWS.read_text("utf-8").splitlines()}
+
+
+def test_no_run_that_worked_is_said_to_fail(first: Scored) -> None:
+    """None for sure but one whose figure its source extrapolates; three of medium or high confidence are likely to."""
+    found = {row["id"]: (made.memory.verdict, row["confidence"]) for row, made in first if row["outcome"] == "ok"}
+    assert {name for name, (verdict, _) in found.items() if verdict == "oom"} <= {"hf-unsloth-llama33-70b-unsloth-80"}
+    likely = [name for name, (verdict, _) in found.items() if verdict in ("oom", "likely-oom")]
+    assert len(likely) <= 7
+    assert {name for name in likely if found[name][1] != "low"} <= {
+        "hf-litgpt-l13-bf16-mb1-4gpu", "hf-ax-yi-34b-4090", "hf-liger-e2e-liger-16384",
+    }  # fmt: skip
+
+
+def test_runs_that_failed(first: Scored) -> None:
+    """30 of 33 are said to fail, for sure or likely, or to be tight."""
+    missed = {row["id"] for row, made in first if row["outcome"] == "oom" and made.memory.verdict == "fits"}
+    assert missed <= {"hf-ax-smollm2-16k", "hf-b4-7b-int8-1024", "hf-b4-13b-nf4-gc-1024"}
+    told = [made.memory.verdict in ("oom", "likely-oom") for row, made in first if row["outcome"] == "oom"]
+    assert len(told) == 33 and sum(told) >= 27
+
+
+def test_live_tensors(first: Scored) -> None:
+    """As met, the median was 11.7 % (14.7 % of the rows of high confidence), 51 % were inside; Gemma's four rows are of low confidence."""
+    found = sorted(abs(error) for error in errors(first, "allocated_gib", "", "high", "medium"))
+    assert len(found) == 45
+    assert statistics.median(found) <= 0.02
+    assert statistics.mean(found) <= 0.05
+    assert found[int(0.95 * len(found))] <= 0.17
+    assert inside(first, "allocated_gib") >= 0.79
+
+
+@pytest.mark.parametrize(
+    ("group", "field", "median", "worst"),
+    [
+        # 15.0 and 72.0 % as met
+        ("litgpt-tables", "allocated_gib", 0.025, 0.21),
+        ("litgpt-thunder", "allocated_gib", 0.002, 0.002),
+        # 9.8 % as met, then the reserved figures: 26.5 and 50.4 %
+        ("fsdp-qlora", "allocated_gib", 0.003, 0.003),
+        ("fsdp-qlora", "reserved_gib", 0.06, 0.21),
+        ("peft-metamath", "reserved_gib", 0.035, 0.06),
+        ("axolotl-examples", "reserved_gib", 0.13, 0.72),
+    ],
+)
+def test_groups(first: Scored, group: str, field: str, median: float, worst: float) -> None:
+    found = [abs(error) for error in errors(first, field, group)]
+    assert found
+    assert statistics.median(found) <= median
+    assert max(found) <= worst
+
+
+def test_reserved_of_unequal_batches_is_inside(first: Scored) -> None:
+    """Two thirds of what was reserved is inside (42 % as met); Axolotl's examples are not."""
+    assert inside(first, "reserved_gib") >= 0.66
+    swift = [item for item in first if item[0]["group"] == "swift-benchmark"]
+    assert inside(swift, "reserved_gib") >= 0.74
