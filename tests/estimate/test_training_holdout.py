@@ -129,7 +129,7 @@ def test_live_tensors(first: Scored) -> None:
         ("litgpt-tables", "allocated_gib", 0.025, 0.21),
         ("litgpt-thunder", "allocated_gib", 0.002, 0.002),
         # 9.8 % as met, then the reserved figures: 26.5 and 50.4 %
-        ("fsdp-qlora", "allocated_gib", 0.003, 0.003),
+        ("fsdp-qlora", "allocated_gib", 0.003, 0.004),
         ("fsdp-qlora", "reserved_gib", 0.06, 0.21),
         ("peft-metamath", "reserved_gib", 0.035, 0.06),
         ("axolotl-examples", "reserved_gib", 0.13, 0.72),

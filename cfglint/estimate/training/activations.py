@@ -269,6 +269,8 @@ def activations_of(
         kept -= dropped
         if plan.offloads_activations:
             kept = 0.0
+        if plan.reentrant:
+            footprint = replace(footprint, waiting=footprint.output)
         runs.append(Run(count, footprint, kept, checkpointed, _cached(key, shape, style, numerics), dropped, reused))
     head = None
     tp = plan.tensor_parallel

@@ -274,7 +274,7 @@ class BlockWriter:
             return result
         rank = numerics.lora_rank
         result_dtype = result.dtype
-        inner = tape.to(x, numerics.lora_dtype)
+        inner = cast = tape.to(x, numerics.lora_dtype)
         if numerics.lora_dropout:
             mask = tape.op((), inner.elements, "bool")
             inner = tape.op((inner, mask), inner.elements, inner.dtype, save=(mask,))
@@ -283,8 +283,10 @@ class BlockWriter:
         scaled = tape.scale(up)
         if numerics.dora:
             scaled = self._dora(inner, scaled, in_features, out_features, rows)
-        total = tape.add(result, scaled)
-        return tape.to(total, result_dtype)
+        total = tape.to(tape.add(result, scaled), result_dtype)
+        if numerics.modeling:
+            tape.keep(cast)  # PEFT's forward names it until it returns
+        return total
 
     def _kernel_adapter(self, x: Value, in_features: float, out_features: float, rows: float) -> Value:
         """A projection with its adapter in one kernel: saves the input and the factors in its dtype.

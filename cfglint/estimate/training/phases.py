@@ -151,7 +151,7 @@ def walk(
                 alive = kept + (kept - left) + run.kept * position
             reduced = min(grown + f.gradients * position * gradient_share, states.gradients)
             if run.checkpointed:
-                inner = (alive or f.input) - min(alive, run.reused) + max(f.forward_saving + f.output, backward)
+                inner = (alive or f.input) - min(alive, run.reused) + max(f.forward_saving + f.waiting, backward)
             else:
                 inner = max(0.0, alive - f.saved + run.dropped) + backward
             gathered = windows.outer + windows.block * windows.backward_blocks

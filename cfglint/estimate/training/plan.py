@@ -250,6 +250,13 @@ class Plan:
         return max(1, self.shard_degree * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel))
 
     @property
+    def reentrant(self) -> bool:
+        """Checkpointing is of the reentrant kind: Trainer's default until transformers 4 (``trainer.py``, 5: not)."""
+        release = self.transformers_release
+        before_5 = self.profile.name == "transformers" and release is not None and release < (5, 0)
+        return self.profile.reentrant or before_5
+
+    @property
     def rows(self) -> int:
         """Sequences in one forward pass."""
         return (self.micro_batch or 0) * (2 if self.objective in PAIRED else 1)

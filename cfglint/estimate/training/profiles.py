@@ -142,6 +142,8 @@ class Profile:
     sequence_parallel: bool = False
     """Tensor-parallel ranks divide the residual stream along the sequence unless the settings say otherwise."""
     norms_follow_autocast: bool = True
+    reentrant: bool = False
+    """Checkpointed blocks run again before any of their backward does, not when it first needs what they save."""
     log_probabilities: str | Scoring | None = None
     """Whose preference and RL losses: ``trl`` of the release that runs, a release of TRL it pins, or one form for all."""
     modeling: bool = True
@@ -209,6 +211,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "llamafactory": replace(
         _TRAINER,
         name="llamafactory",
+        reentrant=True,  # hparams/model_args.py: use_reentrant_gc
         # train/trainer_utils.py get_batch_logps, train/{dpo,kto}/trainer.py: log-softmax of fp32 logits
         log_probabilities=Scoring("log_softmax", widens=True),
         evaluates_with_logits="always",
@@ -232,6 +235,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "unsloth": replace(
         _TRAINER,
         name="unsloth",
+        reentrant=True,  # unsloth_zoo gradient_checkpointing.py: an autograd function of its own
         evaluates_with_logits="",  # its loss stays fused outside training
         gradient_checkpointing="full",
         loss_kernel="fused_linear",

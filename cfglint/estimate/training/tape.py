@@ -106,6 +106,8 @@ class Footprint:
     output: float
     held: float = 0.0
     """Kept by the caller until backward ends; part of ``saved``."""
+    waiting: float = 0.0
+    """Gradients that are there when backward first asks for a saved tensor: then a checkpointed block runs again."""
     after: float = 0.0
     """What is alive when forward is over and its caller goes on: what is saved, and what the caller still names."""
 
@@ -348,14 +350,16 @@ class Tape:
         saved = sum(sizes[s] for s in saved_by if s not in external)
         casts = sum(sizes[s] for s in self._cast)
         gradients = sum(node.weight for node in nodes)
+        backward, waiting = self._backward(result, dict(saved_by), saved, keep_gradients=True)
         return Footprint(
             saved=saved,
             saves_input=source.storage in saved_by,
             casts=casts,
             forward_saving=forward_saving,
             forward_plain=forward_plain,
-            backward=self._backward(result, dict(saved_by), saved, keep_gradients=True),
-            backward_accumulating=self._backward(result, dict(saved_by), saved, keep_gradients=False),
+            backward=backward,
+            backward_accumulating=self._backward(result, dict(saved_by), saved, keep_gradients=False)[0],
+            waiting=waiting,
             gradients=gradients,
             input=sizes[source.storage],
             output=sizes[result.storage],
@@ -379,12 +383,18 @@ class Tape:
                     live -= sizes[gone]
         return peak
 
-    def _backward(self, result: Value, saved_by: dict[int, int], saved: float, keep_gradients: bool) -> float:
-        """Walk the nodes in reverse. A box is ``[bytes, references]``; gradients handed on unchanged share one."""
+    def _backward(
+        self, result: Value, saved_by: dict[int, int], saved: float, keep_gradients: bool
+    ) -> tuple[float, float]:
+        """Walk the nodes in reverse. A box is ``[bytes, references]``; gradients handed on unchanged share one.
+
+        The peak, and the bytes of gradients that are there when the first saved tensor is asked for.
+        """
         sizes, external, joins = self._bytes, self._external, self._joins
         live = saved + result.bytes
         peak = live
         unsummed = set(self._transposed)
+        at_first: float | None = None
         pending: dict[int, list[list[float]]] = {result.node: [[result.bytes, 1]]}
         for i in range(len(self._nodes) - 1, -1, -1):
             boxes = pending.pop(i, None)
@@ -392,6 +402,8 @@ class Tape:
                 continue
             node = self._nodes[i]
             box = boxes[0]
+            if node.saved and at_first is None:
+                at_first = live - saved
             made: list[tuple[Value, list[float]]] = []
             for v in node.inputs:
                 if not v.grad:
@@ -440,4 +452,4 @@ class Tape:
                     new[1] -= 1
                     if not new[1]:
                         live -= new[0]
-        return peak
+        return peak, result.bytes if at_first is None else at_first
