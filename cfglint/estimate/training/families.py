@@ -52,7 +52,7 @@ def slots_of(targets: list[str] | tuple[str, ...]) -> frozenset[str]:
         name = target.rsplit(".", 1)[-1]
         if target in ("all-linear", "all", "all_linear"):
             found |= ALL_LINEAR
-        elif name in ("mlp", "feed_forward", "apply_lora_to_mlp"):
+        elif name in ("mlp", "feed_forward", "apply_lora_to_mlp", "projections"):
             found |= {"gate", "up", "gate_up", "down"}
         elif name in ("attn", "attention"):
             found |= {"q", "k", "v", "qkv", "o"}
