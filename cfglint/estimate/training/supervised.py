@@ -70,7 +70,8 @@ def checkpointed(writer: BlockWriter, hidden: Value, weight: Weight, tokens: int
     piece = min(PIECE_TOKENS, tokens) * vocabulary
     # logits, their log-softmax, its exponential and the product of both
     chain = 16 * piece
-    again = max(weight.elements * copies, weight.elements * kept + chain)
+    projecting = weight.elements * copies + size * piece
+    again = max(projecting, weight.elements * kept + chain)
     if weight.trainable:
         # a piece's gradient is made, converted to the stored dtype, and added to those of the pieces before
         made, converted = weight.elements * size, weight.elements * stored
@@ -82,7 +83,7 @@ def checkpointed(writer: BlockWriter, hidden: Value, weight: Weight, tokens: int
         1,
         "fp32",
         save=(taken,),
-        forward_temp=max(weight.elements * copies, weight.elements * kept + size * piece, chain),
+        forward_temp=max(projecting, chain),
         backward_temp=again,
         weight=weight,
     )
