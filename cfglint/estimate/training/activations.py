@@ -71,6 +71,8 @@ class Activations:
     """What a loop's ``loss`` still keeps of the graph before while forward makes the next one."""
     last_logits: float = 0.0
     """Logits that the loop's name holds through the step and the next forward; where that makes new ones they are in ``head``."""
+    returned: float = 0.0
+    """Logits that the model returns, with which autocast and its cast cache end; 0 where the loss is the model's own."""
 
     @property
     def kept(self) -> float:
@@ -327,13 +329,22 @@ def activations_of(
     if plan.profile.hold_logits and plan.carries:
         carried = sum(run.footprint.held * run.count for run in runs if not run.checkpointed)
     last_logits = head.held if head is not None and plan.profile.holds_wide_logits else 0.0
-    return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried, last_logits)
+    cut = plan.completion if plan.scoring is not None and plan.scoring.cuts_logits else None
+    returned = _returned(plan, architecture, batch * min(cut or sequence, sequence)) if last else 0.0
+    return Activations(tuple(runs), head, hidden, *shared, style, known, tower, carried, last_logits, returned=returned)
 
 
 def _pieces(plan: Plan, sequence: int) -> int:
     """Pieces of the chunked loss; of a long sequence they are put together, so that the work does not grow."""
     tokens = plan.profile.chunk_tokens
     return min(MOST_PIECES, -(-sequence // tokens)) if tokens else 8
+
+
+def _returned(plan: Plan, architecture: Architecture, tokens: float) -> float:
+    """Bytes of the logits that a model under autocast returns to a trainer that computes the loss itself."""
+    if plan.scoring is None or plan.scoring.form == "tiled" or plan.autocast is None:
+        return 0.0
+    return tokens * architecture.vocab_size / plan.tensor_parallel * DTYPE_BYTES[plan.autocast]
 
 
 def _scoring(plan: Plan) -> Scoring | None:

@@ -78,14 +78,14 @@ def forward_moments(activations: Activations, windows: Windows, keeps_cache: boo
     head = activations.head
     if head is not None:
         everything = 0.0 if windows.reshard else windows.block * passed
-        found.append(
-            {
-                "activations": head.input,
-                "logits": head.forward_plain,
-                "gathered": windows.outer + windows.head + everything + windows.block * windows.head_blocks,
-                "masks": masks,
-                "casts": casts,
-                "cache": cached,
-            }
-        )
+        moment = {
+            "activations": head.input,
+            "logits": head.forward_plain,
+            "gathered": windows.outer + windows.head + everything + windows.block * windows.head_blocks,
+            "masks": masks,
+            "casts": casts,
+            "cache": cached,
+        }
+        returned = activations.returned
+        found.extend([{**moment, "logits": returned}, {**moment, "casts": 0.0}] if returned else [moment])
     return found

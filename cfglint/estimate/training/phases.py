@@ -112,8 +112,11 @@ def walk(
             activations=kept + carried + head.input,
             logits=head.forward_saving,
             gathered=windows.outer_at_loss + windows.head + everything + windows.block * windows.head_blocks,
-            casts=casts,
+            casts=0.0 if activations.returned else casts,
         )
+        if activations.returned:
+            here, logits = kept + carried + head.input, activations.returned
+            consider("forward", gradients=held, activations=here, logits=logits, casts=casts)
         for moment in passes:
             kept_with_head = kept + (head.input if head.saves_input else 0.0)
             activations_then = kept_with_head + moment["activations"]
