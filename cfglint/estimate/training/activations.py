@@ -307,7 +307,9 @@ def activations_of(
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
                 carries=plan.carries,
-                upcast=plan.profile.upcast_logits and (style.upcast_loss or plan.compute_dtype is not None),
+                upcast=plan.profile.upcast_logits and (
+                    (style.upcast_loss and not plan.keeps_loss_narrow) or plan.compute_dtype is not None
+                ),
                 shift_copy=plan.shifts_copy,
                 keeps_logits=plan.loss_holds_logits and not plan.profile.widens_in_model,
                 autocast=plan.compute_dtype is not None,
@@ -344,20 +346,20 @@ def _returned(plan: Plan, architecture: Architecture, tokens: float) -> float:
     """Bytes of the logits that a model under autocast returns to a trainer that computes the loss itself."""
     if plan.scoring is None or plan.scoring.form == "tiled" or plan.autocast is None:
         return 0.0
-    return tokens * architecture.vocab_size / plan.tensor_parallel * DTYPE_BYTES[plan.autocast]
+    size = DTYPE_BYTES[plan.autocast] + (4 if plan.model_widens_logits else 0)
+    return tokens * architecture.vocab_size / plan.tensor_parallel * size
 
 
 def _scoring(plan: Plan) -> Scoring | None:
     """How tokens are scored.
 
-    accelerate converts what a model under mixed precision returns, but not DeepSpeed's engine; until transformers 4.45 the
-    models convert logits themselves.
+    accelerate converts what a model under mixed precision returns, but not DeepSpeed's engine.
     """
-    scoring, release = plan.scoring, plan.transformers_release
+    scoring = plan.scoring
     if scoring is None:
         return None
     converted = plan.compute_dtype is not None and not plan.sharding.startswith("zero")
-    return replace(scoring, widens=scoring.widens or converted or (release is not None and release < (4, 46)))
+    return replace(scoring, widens=scoring.widens or converted or plan.model_widens_logits)
 
 
 def _shared(

@@ -86,6 +86,9 @@ def forward_moments(activations: Activations, windows: Windows, keeps_cache: boo
             "casts": casts,
             "cache": cached,
         }
-        returned = activations.returned
-        found.extend([{**moment, "logits": returned}, {**moment, "casts": 0.0}] if returned else [moment])
+        if activations.returned:
+            within = {**moment, "logits": activations.returned + head.casts}
+            found.extend((within, {**moment, "logits": head.forward_plain - head.casts, "casts": 0.0}))
+        else:
+            found.append(moment)
     return found

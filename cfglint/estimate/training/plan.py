@@ -51,6 +51,9 @@ LOSS_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Families whose loss is a function of its own since transformers 4.46 (``loss/loss_utils.py``)."""
 
+LOSSES_IN_CLASS: Final = frozenset({"gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon", "mpt", "codegen"})
+"""Families whose class took the cross entropy of the logits as they are, until transformers 4.48 (``modeling_*.py``)."""
+
 EARLIER_TRL: Final = "1.13"
 """The last TRL that made whole logits for every preference and RL method without a kernel of its own."""
 
@@ -225,6 +228,13 @@ class Plan:
         return not self.shifts_copy or self.transformers_since(4, 46 if early else 48)
 
     @property
+    def keeps_loss_narrow(self) -> bool:
+        """The loss is not computed in fp32 unless autocast does so."""
+        found = self.transformers_release
+        family = self.architecture.model_type if self.architecture is not None else ""
+        return self.profile.modeling and found is not None and found < (4, 48) and family in LOSSES_IN_CLASS
+
+    @property
     def repeats_keys(self) -> bool:
         """sdpa gets keys and values repeated to all heads: until transformers 4.54 (``integrations/sdpa_attention.py``)."""
         found = self.transformers_release
@@ -248,6 +258,12 @@ class Plan:
     def expert_shard_degree(self) -> int:
         """Ranks that share the states of the same experts: those of a stage that hold no other ones."""
         return max(1, self.shard_degree * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel))
+
+    @property
+    def model_widens_logits(self) -> bool:
+        """Models convert their logits to fp32 with or without labels: until transformers 4.45 (``modeling_llama.py``)."""
+        release = self.transformers_release
+        return release is not None and release < (4, 46)
 
     @property
     def reentrant(self) -> bool:
