@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from cfglint.catalog.architecture import architecture_from_config
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.training import estimate_training
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
-from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.job import ModelFacts, TrainingJob
 from cfglint.jobs.models import ModelSearch
 
 GIB = 2**30
@@ -40,7 +41,11 @@ def estimate(facts: dict[str, Any]) -> Estimate:
         if key not in ("cfglint", "kind", "name"):
             state(job, key, value, SettingOrigin("test", key))
     job.hardware = resolve_hardware(job)
-    job.model = ModelSearch(Path("."), {}).find(job)
+    if isinstance(facts["model"], dict):
+        origin = SettingOrigin("test", "model")
+        job.model = ModelFacts("inline", architecture_from_config(facts["model"]), "the row", origin)
+    else:
+        job.model = ModelSearch(Path("."), {}).find(job)
     return estimate_training(job)
 
 
