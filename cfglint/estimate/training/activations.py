@@ -194,7 +194,7 @@ def activations_of(
 ) -> Activations:
     """Activations of the layers of one stage, with the head where it is the last."""
     style, known = style_of(architecture)
-    if style.own_loss and plan.transformers_5:
+    if style.own_loss and plan.transformers_since(4, 46):
         style = replace(style, own_loss=False)
     if plan.profile.splits_projections:
         style = replace(style, fused_qkv=False, fused_gate_up=False, rotary_cat=False)
