@@ -3,6 +3,7 @@
 usage: preference_cases.py draw [--seed N] [--cases N] [--trainers dpo,kto] > cases.jsonl
        trl-env/bin/python benchmarks/preference_oracle.py < cases.jsonl > measured.jsonl
        preference_cases.py score measured.jsonl [--worst N]
+       preference_cases.py keep measured.jsonl [...] > tests/estimate/preference_steps.json
 
 Methods, references, adapters, precisions, checkpointing, lengths and families take turns, so that a hundred cases hold
 each of them many times; what else varies is drawn.
@@ -137,6 +138,28 @@ def score(path: Path, worst: int) -> None:
         print(f"  {line}")
 
 
+def keep(paths: list[Path]) -> None:
+    """Print the first case of each kind as a job with its measured phases: what the tests hold.
+
+    Kinds are method, release and reference; of the first file adapters and storage too.
+    """
+    kinds: dict[tuple[Any, ...], str] = {}
+    for path in paths:
+        for line in path.read_text("utf-8").splitlines():
+            case = json.loads(line)
+            measured = case.get("measured")
+            if measured is None:
+                continue
+            kind: tuple[Any, ...] = (measured["trl"], case["trainer"], case["reference"])
+            if path == paths[0]:
+                kind = (*kind, bool(case.get("lora_r")), case["weights"])
+            job = {**job_of(case), "name": f"{case['trainer']} of TRL {measured['trl']}, {case['name']}"}
+            phases = {name: measured[f"peak_{name}_gib"] for name in ("forward", "backward", "step")}
+            row = {"job": job, "transformers": measured["transformers"], "phases": phases}
+            kinds.setdefault(kind, json.dumps(row, separators=(",", ":")))
+    print("[" + ",\n".join(kinds.values()) + "]")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="command", required=True)
@@ -147,9 +170,13 @@ def main() -> None:
     scoring = kinds.add_parser("score")
     scoring.add_argument("file", type=Path)
     scoring.add_argument("--worst", type=int, default=0)
+    kinds.add_parser("keep").add_argument("files", type=Path, nargs="+")
     args = parser.parse_args()
     if args.command == "score":
         score(args.file, args.worst)
+        return
+    if args.command == "keep":
+        keep(args.files)
         return
     for case in draw(args.seed, args.cases, tuple(args.trainers.split(","))):
         print(json.dumps(case))

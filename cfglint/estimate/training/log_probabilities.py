@@ -72,8 +72,8 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
     elif scoring.temperature:
         shifted = tape.op((shifted,), shifted.elements, shifted.dtype)
     if scoring.measures_entropy:
-        # a view is copied to be flat; each piece has its log-softmax, its exponential, and their product
-        copy = 0.0 if scoring.copies_shifted or scoring.temperature == "copy" else shifted.bytes
+        # a view of several rows is copied to be flat; each piece has its log-softmax, its exponential, and their product
+        copy = 0.0 if rows == 1 or scoring.copies_shifted or scoring.temperature == "copy" else shifted.bytes
         piece = min(ENTROPY_ROWS, shifted.elements / vocabulary) * vocabulary * DTYPE_BYTES[shifted.dtype]
         tape.op((), 0, shifted.dtype, forward_temp=copy + 3 * piece)
     losses.append(_selected(writer, shifted, rows, scoring))
