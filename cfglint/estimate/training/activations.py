@@ -307,9 +307,8 @@ def activations_of(
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
                 carries=plan.carries,
-                upcast=plan.profile.upcast_logits and (
-                    (style.upcast_loss and not plan.keeps_loss_narrow) or plan.compute_dtype is not None
-                ),
+                upcast=plan.profile.upcast_logits
+                and ((style.upcast_loss and not plan.keeps_loss_narrow) or plan.compute_dtype is not None),
                 shift_copy=plan.shifts_copy,
                 keeps_logits=plan.loss_holds_logits and not plan.profile.widens_in_model,
                 autocast=plan.compute_dtype is not None,

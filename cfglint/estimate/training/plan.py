@@ -51,7 +51,9 @@ LOSS_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Families whose loss is a function of its own since transformers 4.46 (``loss/loss_utils.py``)."""
 
-LOSSES_IN_CLASS: Final = frozenset({"gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon", "mpt", "codegen", "gpt_bigcode"})
+LOSSES_IN_CLASS: Final = frozenset(
+    {"gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon", "mpt", "codegen", "gpt_bigcode"}
+)
 """Families whose class took the cross entropy of the logits as they are, until transformers 4.48 (``modeling_*.py``)."""
 
 EARLIER_TRL: Final = "1.13"
