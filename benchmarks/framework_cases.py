@@ -1,18 +1,21 @@
 """Training steps of other frameworks than transformers, and how far the estimate is from what the oracle measures of them.
 
-usage: framework_cases.py list [litgpt|torchtune|torchtitan] > cases.jsonl
+usage: framework_cases.py list litgpt|torchtune|torchtitan > cases.jsonl
+       framework_cases.py draw litgpt|torchtune|torchtitan [--seed N] [--cases N] > cases.jsonl
        PYTHONPATH=FOLDER framework-env/bin/python framework_oracle.py < cases.jsonl > measured.jsonl
        framework_cases.py score measured.jsonl... [--worst N]
        framework_cases.py keep measured.jsonl... > ../tests/estimate/framework_steps.json
 
 ``framework_oracle.py`` says how to make its environment. The models are the catalogue's, cut to a few layers where that
-is said, so that a step takes seconds and what one block or the head takes weighs more.
+is said, so that a step takes seconds and what one block or the head takes weighs more. ``list`` is the set that was looked
+at while the estimator was mended, ``draw`` takes other models, lengths, batches and ranks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
@@ -59,6 +62,37 @@ TORCHTUNE = {
 }
 """torchtune's family to a model of the catalogue."""
 TORCHTITAN = ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-2-7b-hf", "mistralai/Mistral-7B-v0.1")
+OTHERS = {
+    "litgpt": {
+        "Phi-4-mini-instruct": "microsoft/Phi-4-mini-instruct",
+        "OLMo-1B-hf": "allenai/OLMo-1B-hf",
+        "OLMo-2-1124-7B-SFT": "allenai/OLMo-2-1124-7B-SFT",
+        "Falcon3-1B-Base": "tiiuae/Falcon3-1B-Base",
+        "pythia-410m": "EleutherAI/pythia-410m",
+        "stablelm-3b-4e1t": "stabilityai/stablelm-3b-4e1t",
+        "Qwen2.5-3B": "Qwen/Qwen2.5-3B",
+        "Qwen3-4B": "Qwen/Qwen3-4B",
+        "Gemma-7b": "google/gemma-7b",
+        "Llama-2-13b-hf": "meta-llama/Llama-2-13b-hf",
+        "Llama-3.2-3B": "meta-llama/Llama-3.2-3B",
+        "phi-1_5": "microsoft/phi-1_5",
+    },
+    "torchtune": {
+        "llama2": "meta-llama/Llama-2-13b-hf",
+        "llama3_1": "meta-llama/Llama-3.1-8B",
+        "llama3_2": "meta-llama/Llama-3.2-3B",
+        "qwen2": "Qwen/Qwen2.5-7B",
+        "gemma": "google/gemma-7b",
+        "gemma2": "google/gemma-2-9b",
+        "mistral": "mistralai/Mistral-7B-Instruct-v0.3",
+    },
+    "torchtitan": {
+        "a": "meta-llama/Llama-2-13b-hf",
+        "b": "meta-llama/Meta-Llama-3-8B",
+        "c": "openlm-research/open_llama_7b",
+    },
+}
+"""Models of no case in ``list``."""
 ALL_SLOTS = ["query", "key", "value", "projection", "mlp"]
 
 
@@ -136,6 +170,36 @@ def torchtitan_cases() -> Iterator[dict[str, Any]]:
                     "autocast": "bf16", "fsdp": 8, "optimizer": "adamw_fused", "grad_ckpt": kind, "every": every,
                     "micro_batch": batch, "seq": length, "accumulate": False,
                 }  # fmt: skip
+
+
+def drawn(framework: str, seed: int, cases: int) -> Iterator[dict[str, Any]]:
+    dice = random.Random(seed)
+    names = sorted(OTHERS[framework].items())
+    for index in range(cases):
+        builder, name = names[index % len(names)]
+        case: dict[str, Any] = {
+            "name": f"{framework} {name} seed {seed} #{index}", "framework": framework, "builder": builder,
+            "config": config_of(name, dice.choice((3, 5, 8))), "method": "full", "autocast": None,
+            "optimizer": dice.choice(("adamw_fused", "adamw_foreach", "sgd")), "accumulate": dice.random() < 0.4,
+            "grad_ckpt": dice.choice(("none", "none", "full")), "micro_batch": dice.choice((1, 2, 3, 6)),
+            "seq": dice.choice((256, 640, 1536, 3072)), "weights": dice.choice(("bf16", "bf16", "fp32")),
+        }  # fmt: skip
+        if framework == "torchtitan":
+            case.update(weights="fp32", autocast="bf16", fsdp=8, every=dice.choice(("op", 2, 3)), accumulate=False,
+                        grad_ckpt=dice.choice(("none", "full", "selective", "selective")))  # fmt: skip
+        elif dice.random() < 0.6:
+            slots = ["query", "key", "value", "projection", "mlp"]
+            if framework == "torchtune":
+                slots = ["q_proj", "k_proj", "v_proj", "output_proj", "mlp"]
+            targets = dice.choice((slots, slots[:1], [slots[0], slots[2]], [*slots[:3], slots[4]]))
+            case.update(method="lora", lora_r=dice.choice((4, 16, 128)), lora_targets=targets, optimizer="adamw_fused")
+        if framework == "torchtune":
+            case["loss"] = dice.choice(("chunked", "torch"))
+            if case["method"] == "lora" and dice.random() < 0.5:
+                case.update(method="qlora", weights="bf16")
+        if framework == "litgpt" and case["weights"] == "fp32" and dice.random() < 0.6:
+            case["autocast"] = "bf16"
+        yield case
 
 
 CASES = {"litgpt": litgpt_cases, "torchtune": torchtune_cases, "torchtitan": torchtitan_cases}
@@ -216,6 +280,10 @@ def main() -> None:
     kinds = parser.add_subparsers(dest="command", required=True)
     listing = kinds.add_parser("list")
     listing.add_argument("framework", choices=sorted(CASES))
+    drawing = kinds.add_parser("draw")
+    drawing.add_argument("framework", choices=sorted(CASES))
+    drawing.add_argument("--seed", type=int, default=1)
+    drawing.add_argument("--cases", type=int, default=24)
     scoring = kinds.add_parser("score")
     scoring.add_argument("files", type=Path, nargs="+")
     scoring.add_argument("--worst", type=int, default=0)
@@ -224,6 +292,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.command == "list":
         for case in CASES[args.framework]():
+            print(json.dumps(case))
+    elif args.command == "draw":
+        for case in drawn(args.framework, args.seed, args.cases):
             print(json.dumps(case))
     elif args.command == "score":
         score(args.files, args.worst)

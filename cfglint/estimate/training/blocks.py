@@ -190,6 +190,8 @@ class BlockWriter:
         rows = x.elements / width
         if (numerics.norm_kernel == "fused" or numerics.compiled) and not kind.startswith("layernorm"):
             return tape.op((x,), x.elements, x.dtype, save=(x,), forward_temp=rows * 4, weight=weight)
+        if kind == "layernorm32" and not numerics.modeling:
+            kind = "layernorm"  # the dtype is transformers' way of writing it
         if kind == "layernorm32":
             wide = tape.to(x, "fp32")
             return tape.to(tape.op((wide,), x.elements, "fp32", save=(wide,)), x.dtype)

@@ -143,7 +143,10 @@ def walk(
             logits=head.backward if sharded or not accumulating else head.backward_accumulating,
             gathered=windows.outer_at_loss + windows.head + (everything or windows.block * windows.head_blocks),
         )
-        grown += 0.0 if sharded else head.gradients
+        if windows.head:
+            grown += head.gradients * gradient_share
+        elif not sharded:
+            grown += head.gradients
     left, remaining = kept, layers
     for run in reversed(activations.runs):
         f = run.footprint
@@ -185,14 +188,16 @@ def walk(
                 gathered=windows.outer + windows.embedding,
                 reduce=max(windows.reduce, windows.outer_joined),
             )
-            consider(
-                "backward",
-                gradients=held or grown,
-                activations=waiting,
-                logits=logits,
-                embedding_gradient=embedding_gradient + (0.0 if tied else outer_gradient),
-                reduce=max(windows.reduce, windows.outer_reduce),
-            )
+            # what is reduced last: whole beside the input of the reduction, then its shard beside the one gradient still held
+            for gradients, others in ((grown, 0.0 if tied else outer_gradient), (states.gradients, 0.0)):
+                consider(
+                    "backward",
+                    gradients=held or gradients,
+                    activations=waiting,
+                    logits=logits,
+                    embedding_gradient=embedding_gradient + others,
+                    reduce=max(windows.reduce, windows.outer_reduce),
+                )
         else:
             # a tied embedding waits with the head's gradient and is summed into a third tensor
             total = states.gradients
