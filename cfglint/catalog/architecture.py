@@ -266,7 +266,8 @@ def native_dtype(config: Mapping[str, Any]) -> str | None:
 
 
 def _active(tensors: list[Tensor], total: int, moe: Moe | None) -> int:
-    """Parameters that one token passes: of the routed experts only ``top_k``, everything else whole."""
+    """Parameters that one token passes: of the routed experts only ``top_k``, of a layer's own tables next to nothing."""
+    total -= sum(tensor.parameters for tensor in tensors if tensor.role == "embedding" and tensor.stack == "decoder")
     if moe is None:
         return total
     routed = sum(tensor.parameters for tensor in tensors if tensor.role in ROUTED)

@@ -263,8 +263,8 @@ def test_attention_split_over_fewer_ranks_than_the_rest() -> None:
 
 
 def test_a_failure_that_hangs_on_how_an_unknown_family_keeps_keys_and_values() -> None:
-    short = estimate("Qwen/Qwen3.8-Flash-Next", gpu="H200-SXM", tensor_parallel_size=4, max_model_len=900_000)
+    short = estimate("internlm/Intern-S2-Mobius", gpu="H200-SXM", tensor_parallel_size=8, max_model_len=2_000_000)
     assert short.memory.verdict == "unknown"
-    assert "how qwen4_exp keeps keys and values: its config.json's class is not known" in short.memory.missing
-    heavy = estimate("Qwen/Qwen3.8-Flash-Next", gpu="H200-SXM", tensor_parallel_size=2, max_model_len=32_768)
+    assert "how interns2_mobius keeps keys and values: its config.json's class is not known" in short.memory.missing
+    heavy = estimate("internlm/Intern-S2-Mobius", gpu="H200-SXM", tensor_parallel_size=2, max_model_len=32_768)
     assert heavy.memory.verdict == "likely-oom"  # its weights alone exceed two devices

@@ -23,7 +23,7 @@ GROUPS: dict[str, str] = {
     ),
     "mixtures": (
         "hy_v4 llada ernie4_5_vl_moe_text glm4v_moe_text mistral4 exaone_moe cohere2_moe emo glm4_moe_lite step3p5 "
-        "arctic"
+        "arctic gpt_oss_puzzle"
     ),
     "hybrid": (
         "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next "
@@ -31,6 +31,7 @@ GROUPS: dict[str, str] = {
     ),
     "hybrid_remote": "phi4flash hymba nemotron_flash",
     "delta": "solar_open2 glm5_next_text bailing_hybrid kimi_linear olmo_hybrid",
+    "ngrams": "qwen4_exp_text deepseek_v41_text",
     "encoder": "bert roberta xlm-roberta camembert distilbert nomic_bert electra albert deberta-v2 modernbert",
     "seq2seq": "t5 mt5 umt5 bart whisper",
     "gemma": "gemma3n_text gemma4_text gemma4_unified_text",
@@ -39,7 +40,7 @@ GROUPS: dict[str, str] = {
         "kimi_vl kimi_k25 lfm2_vl mimo_v2 glm4v_moe molmo2 exaone4_5 ernie4_5_vl_moe ernie4_5_moe_vl kimi_k3 "
         "glm5_next minicpmv4_6 youtu_vl step3p7 bailing_moe_v3_vl llada2vl cohere2_vision cohere_compass "
         "minimax_vl_01 gemma4_unified hy_v3_vl intern_s2_preview mistral3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe "
-        "qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl"
+        "qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl qwen4_exp deepseek_v41"
     ),
     "vision_remote": (
         "molmo_point hunyuan_vl_mot hunyuan_vl_mot_text mage_vl glm_edge_v llava_qwen2 phi4mm phi3_v phi4-siglip "

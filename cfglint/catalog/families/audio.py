@@ -8,6 +8,7 @@ from dataclasses import replace
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, whole
 from cfglint.catalog.families.parts import OUTSIDE, Attention, Mlp, Where, linear, matrix, norm, vector
+from cfglint.catalog.families.towers import primus
 
 Ears = Callable[[Config, Config], Iterator[Tensor]]
 """Tensors of the encoder and of its way into the text model, from the audio and the text config."""
@@ -200,5 +201,6 @@ EARS: Mapping[str, Ears] = {
     "mimo_v2": mimo,
     "phi4mm": phi4mm,
     "intern_s2_preview": time_series,
+    "qwen3_5": primus,
 }
 """By the ``model_type`` of the whole model."""

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cfglint.catalog.architecture import Tensor, UnknownArchitecture
+from cfglint.catalog.architecture import Moe, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, divide
 from cfglint.catalog.families.dense import COHERE2, LLAMA, full
 from cfglint.catalog.families.moe import (
     DEEPSEEK,
     DENSE_BASE,
     GLM4_MOE,
+    GPT_OSS,
+    GPT_OSS_EXPERTS,
     MIXTRAL,
     QWEN3_MOE,
     Experts,
@@ -215,7 +217,39 @@ def hunyuan_streams(c: Config, where: Where) -> Iterator[Tensor]:
     yield from vector("hc_head", 1, "other")
 
 
+@dataclass(frozen=True)
+class SoManyExperts(Experts):
+    """Experts whose number is a layer's own."""
+
+    count: int = 0
+
+    def read(self, c: Config) -> Moe:
+        return super().read(Config({**c.raw, self.experts: self.count}, c.model_type, nested=c.nested))
+
+
+def gpt_oss_puzzle(c: Config) -> Body:
+    """gpt-oss with experts of each block counted in ``block_configs``, and windows of several lengths."""
+    blocks = c.sequence("block_configs")
+    if blocks is None or len(blocks) != c.size("num_hidden_layers"):
+        raise UnknownArchitecture("block_configs does not describe each of the num_hidden_layers")
+    inner = [
+        Config({**c.raw, **block} if isinstance(block, dict) else {}, c.model_type, nested=True) for block in blocks
+    ]
+    counts = [block.size("num_local_experts") for block in inner]
+    windows = [block.get("sliding_window") for block in inner]
+    slots = tuple(
+        Slot("sliding_attention" if window else "full_attention", "moe", window or None, ffn=str(count))
+        for count, window in zip(counts, windows, strict=True)
+    )
+    feeds = {str(count): SoManyExperts(**vars(GPT_OSS_EXPERTS), count=count) for count in counts}
+    made = replace(GPT_OSS, feed_forwards=feeds, plan=lambda _: slots)(c)
+    if made.moe is not None:  # on average, which gives the active ones
+        made.moe = replace(made.moe, num_experts=sum(counts) // len(counts))
+    return made
+
+
 FAMILIES: dict[str, Family] = {
+    "gpt_oss_puzzle": gpt_oss_puzzle,
     "hy_v4": replace(
         DEEPSEEK, mixers={"mla": HunyuanLatent(indexer=True)}, plan=dense_first("mla", usual=1), extra=hunyuan_streams
     ),

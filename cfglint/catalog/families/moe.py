@@ -586,6 +586,16 @@ def dbrx(c: Config) -> Body:
     return DBRX(Config(raw, c.model_type, nested=c.nested))
 
 
+GPT_OSS_EXPERTS = Experts(
+    width="intermediate_size", bias=True, router="router", router_bias=True, separate_before_5=False
+)
+GPT_OSS = replace(
+    DENSE_BASE,
+    mixers=full(bias="attention_bias", output_bias="attention_bias", sinks=True),
+    feed_forwards={"moe": GPT_OSS_EXPERTS},
+    plan=gpt_oss_plan,
+)
+
 FAMILIES: dict[str, Family] = {
     "mixtral": MIXTRAL,
     "qwen2_moe": QWEN2_MOE,
@@ -611,16 +621,7 @@ FAMILIES: dict[str, Family] = {
         norm_bias=True,
         head_bias="lm_head_bias",
     ),
-    "gpt_oss": replace(
-        DENSE_BASE,
-        mixers=full(bias="attention_bias", output_bias="attention_bias", sinks=True),
-        feed_forwards={
-            "moe": Experts(
-                width="intermediate_size", bias=True, router="router", router_bias=True, separate_before_5=False
-            )
-        },
-        plan=gpt_oss_plan,
-    ),
+    "gpt_oss": GPT_OSS,
     "granitemoe": replace(
         DENSE_BASE,
         mixers=full(bias="attention_bias", output_bias="attention_bias"),

@@ -566,6 +566,44 @@ MINIMAX_TOWER = Tower(
     attention(), plain(), LAYER_NORMS, patch="proj", time="temporal_patch_size", positions=None, before="pre_layrnorm"
 )
 
+DEEPSEEK_TOWER = Tower(
+    Attention(fused="wqkv", o="wo", kv_heads="", bias=True, output_bias=True, role="vision"),
+    Mlp(fused="w1", down="w2", role="vision"),
+    ("norm1", "norm2"),
+    norm_bias=False,
+    patch="proj",
+    patch_bias=True,
+    positions=None,
+    after="norm",
+)
+
+
+def primus(c: Config, text: Config) -> Iterator[Tensor]:
+    """NV-Reason-CT's tower for volumes (Primus of dynamic-network-architectures, with EVA's blocks) and its merger."""
+    for tensor in volumes(c, c.size("out_hidden_size", text.size("hidden_size"))):
+        yield replace(tensor, role="vision")
+
+
+def volumes(c: Config, out: int) -> Iterator[Tensor]:
+    hidden, width, edge = c.size("hidden_size"), c.size("intermediate_size"), side(c, "patch_size")
+    yield from matrix("proj", (hidden, c.size("num_channels", 1), edge, edge, edge), "vision")
+    yield from vector("proj", hidden, "vision", bias=True)
+    where = Where("vision", tuple(range(c.size("num_hidden_layers"))))
+    for module in ("q_proj", "k_proj", "v_proj", "proj"):
+        yield from linear(module, hidden, hidden, "vision", where, bias=module != "k_proj")
+    for module in ("fc1_g", "fc1_x"):
+        yield from linear(module, width, hidden, "vision", where, bias=True)
+    yield from linear("fc2", hidden, width, "vision", where, bias=True)
+    for module, size in (("norm1", hidden), ("norm2", hidden), ("norm", hidden), ("norm", width)):
+        yield from norm(module, size, where, bias=True)
+    for module in ("gamma_1", "gamma_2"):
+        yield from vector(module, hidden, "vision", where)
+    for module in ("norm", "norm"):  # after the blocks, and the merger's
+        yield from norm(module, hidden, bias=True)
+    yield from linear("linear_fc1", hidden, hidden, "vision", bias=True)
+    yield from linear("linear_fc2", out, hidden, "vision", bias=True)
+
+
 TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "clip_vision_model": CLIP,
     "siglip_vision_model": SIGLIP,
@@ -608,4 +646,6 @@ TOWERS: Mapping[str, Callable[[Config], Iterator[Tensor]]] = {
     "exaone4_5_vision": EXAONE_TOWER,
     "ernie4_5_vl_moe_vision": ERNIE_TOWER,
     "glm4v_moe_vision": GLM4V_TOWER,
+    "qwen4_exp_vision": QWEN3_TOWER,
+    "deepseek_v41_vision": DEEPSEEK_TOWER,
 }

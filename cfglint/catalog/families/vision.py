@@ -130,6 +130,14 @@ def glm4v(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from vector("downsample", out, PROJECTOR, bias=True)
 
 
+def deepseek_v41(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
+    hidden, merge = text.size("hidden_size"), vision.size("downsample_ratio", 3)
+    yield from linear("w1", hidden, merge * merge * vision.size("hidden_size"), PROJECTOR, bias=True)
+    yield from linear("w2", hidden, hidden, PROJECTOR, bias=True)
+    for module in ("image_start", "image_newline", "image_end"):
+        yield from vector(module, hidden, PROJECTOR)
+
+
 def mllama(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     yield from linear(
         "multi_modal_projector", text.size("hidden_size"), vision.size("vision_output_dim"), PROJECTOR, bias=True
@@ -298,7 +306,7 @@ class VisionLanguage:
     vision: str
     projector: Projector
     ears: str = "audio_config"
-    """Config key of the audio part."""
+    """Config key of the audio part, or of another encoder beside that of images."""
 
     def __call__(self, c: Config) -> Body:
         from cfglint.catalog.families import family
@@ -389,9 +397,11 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": VisionLanguage("qwen2_5_vl_text", "qwen2_5_vl_vision", qwen2_vl),
     "qwen3_vl": VisionLanguage("qwen3_vl_text", "qwen3_vl_vision", qwen3_vl),
     "qwen3_vl_moe": VisionLanguage("qwen3_vl_moe_text", "qwen3_vl_moe_vision", qwen3_vl),
-    "qwen3_5": VisionLanguage("qwen3_5_text", "qwen3_5_vision", qwen3_5),
+    "qwen3_5": VisionLanguage("qwen3_5_text", "qwen3_5_vision", qwen3_5, ears="vision3d_config"),
     "qwen3_5_moe": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5),
     "intern_s2_preview": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5, ears="ts_config"),
+    "qwen4_exp": VisionLanguage("qwen4_exp_text", "qwen4_exp_vision", qwen3_5),
+    "deepseek_v41": VisionLanguage("deepseek_v41_text", "deepseek_v41_vision", deepseek_v41),
     "glm4v": VisionLanguage("glm4v_text", "glm4v_vision", glm4v),
     "glm4v_moe": VisionLanguage("glm4v_moe_text", "glm4v_moe_vision", glm4v),
     "molmo2": VisionLanguage("molmo2_text", "molmo2_vision", molmo2),

@@ -86,6 +86,8 @@ class Scheme:
             return tensor.role == "expert"
         if tensor.role in ("vision", "audio", "projector"):
             return not self.keep_vision and len(tensor.shape) == 2
+        if tensor.role == "embedding" and tensor.stack:  # tables of n-grams (DeepSeek-V4.1, Qwen3.8-Flash-Next-FP8)
+            return self.name == "fp8"
         if tensor.role == "mla" and tensor.module == "gate_proj":
             return False  # DeepSeek-V4's compressors stay in 16 bits
         return tensor.role in LAYER_ROLES and (tensor.linear or tensor.role == "expert")
