@@ -286,8 +286,8 @@ class BlockWriter:
         if numerics.dora:
             scaled = self._dora(inner, scaled, in_features, out_features, rows)
         total = tape.to(tape.add(result, scaled), result_dtype)
-        if numerics.modeling:
-            tape.keep(cast)  # PEFT's forward names it until it returns
+        if numerics.modeling and numerics.mlp_kernel == "modeling":  # Unsloth's kernels call no PEFT layer
+            tape.keep(x, cast)  # what PEFT's forward was called with, and what it names, until it returns
         return total
 
     def _kernel_adapter(self, x: Value, in_features: float, out_features: float, rows: float) -> Value:
