@@ -36,6 +36,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "glm4_moe": {"head_dim": 128},
     "lfm2": {"layer_types": ["conv"] * 20 + ["full_attention"] * 12},
     "granitemoehybrid": {"layer_types": ["mamba"] * 20 + ["attention"] * 12},
+    "lfm2_moe": {"layer_types": ["conv"] * 20 + ["full_attention"] * 12},
+    "lfm2_vl": {"text_config": {"layer_types": ["conv"] * 20 + ["full_attention"] * 12}},
+    "glm4v_moe": {"text_config": {"head_dim": 128}},
+    "cohere2_moe": {"num_key_value_heads": 8},
+    "gemma4": {"vision_config": {}, "audio_config": {}},
+    "gemma4_unified": {"vision_config": {}, "audio_config": {}},
+    "qwen4_exp": {
+        "text_config": {
+            "ple_layer_ids": [2],
+            "eos_token_id": 0,
+            "indexer_n_heads": 4,
+            "indexer_kv_heads": 1,
+            "indexer_head_dim": 128,
+            "indexer_budget": 2048,
+            "indexer_compress_ratio": 4,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
+        }
+    },
 }
 
 Table = Counter[tuple[str, tuple[int, ...], bool]]
@@ -79,13 +97,29 @@ def ours(architecture: Any) -> Table:
     return table
 
 
+def class_of(model_type: str) -> str:
+    """The class that transformers makes of a config, with a head where there is one; empty where there is none."""
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    for kind in ("IMAGE_TEXT_TO_TEXT", "CAUSAL_LM", ""):
+        mapping = getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING" if kind else "MODEL_MAPPING")
+        if CONFIG_MAPPING[model_type] in mapping:
+            return str(mapping[CONFIG_MAPPING[model_type]].__name__)
+    return ""
+
+
 def main(only: list[str]) -> int:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     from cfglint.catalog.architecture import architecture_from_config
-    from cfglint.catalog.models import models
+    from cfglint.catalog.models import architecture_of, models
 
-    pairs = sorted({(m.model_type, m.config["architectures"][0]) for m in models() if m.counted})
+    counted = {(m.model_type, m.config["architectures"][0]) for m in models() if m.counted}
+    known = {model_type for model_type, _ in counted}
+    others = {m.model_type for m in models() if m.model_type not in known and architecture_of(m).exact}
+    named = {(model_type, class_of(model_type)) for model_type in others if model_type in CONFIG_MAPPING}
+    pairs = sorted(counted | {(model_type, name) for model_type, name in named if name})
     wrong = 0
     for model_type, name in pairs:
         if model_type not in CONFIG_MAPPING or (only and model_type not in only):
@@ -93,7 +127,13 @@ def main(only: list[str]) -> int:
         config = CONFIG_MAPPING[model_type](**SETTINGS.get(model_type, {}))
         raw = json.loads(json.dumps(config.to_dict(), default=str))
         architecture = architecture_from_config({**raw, "architectures": [name]})
-        table, total = theirs(name, config)
+        try:
+            table, total = theirs(name, config)
+        except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if (model_type, name) in counted:
+                raise
+            print(f"{'no defaults':<14} {model_type} {name}: {str(error).strip().splitlines()[0]}")
+            continue
         own = ours(architecture)
         linear_agree = {k: v for k, v in table.items() if k[2]} == {k: v for k, v in own.items() if k[2]}
         verdict = (

@@ -545,7 +545,10 @@ def afmoe_correction(c: Config, where: Where) -> Iterator[Tensor]:
 AFMOE = replace(
     DENSE_BASE,
     mixers={kind: OutputGatedAttention(qk_norm="head") for kind in ("full_attention", "sliding_attention")},
-    feed_forwards={"dense": Mlp(), "moe": Experts("num_experts", shared=times("num_shared_experts"))},
+    feed_forwards={
+        "dense": Mlp(),
+        "moe": Experts("num_experts", router_is_linear=True, shared=times("num_shared_experts")),
+    },
     plan=afmoe_plan,
     norms=("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"),
     extra=afmoe_correction,
