@@ -172,6 +172,8 @@ class BlockWriter:
         self.tape = Tape(
             numerics.autocast, numerics.packed_keeps, numerics.packed_copies, numerics.fuses_weight_gradients
         )
+        self._named: tuple[Value, ...] = ()
+        """What the experts' function still names when their results are put back in order."""
         self._dropped: dict[int, Value] = {}
         """Inputs after the dropout of kernels' adapters, by the storage of what they were made of."""
         self.n = shape.tokens
@@ -782,6 +784,10 @@ class BlockWriter:
         tape.keep(x)
         weighted = self._expert(spread, picked, rows, shape.local_experts, packed=False)
         weighted = tape.op((weighted,), rows * width, weighted.dtype)  # back to token order
+        if numerics.modeling and not numerics.checkpointed:
+            # transformers 5 names both in one function (``integrations/moe.py``, ``grouped_mm_experts_forward``), which a
+            # block that runs again does not finish
+            tape.keep(spread, *self._named)
         total = tape.op((weighted,), n * width, x.dtype)
         return total if width == shape.hidden else self.project(total, "latent", width, shape.hidden)
 
@@ -828,6 +834,7 @@ class BlockWriter:
         gate, right = tape.split(up, rows * width, rows * width)
         product = self._clamped_glu(gate, right) if self._clamps else tape.mul(self.activate(gate), right)
         down = self._fused_experts(product, "down", rows * hidden, experts, width, hidden)
+        self._named = (down,)
         return tape.mul(down, picked)
 
     def _fused_experts(self, x: Value, name: str, out: float, experts: float, inner: float, outer: float) -> Value:
