@@ -379,6 +379,25 @@ def test_what_a_loss_keeps_of_the_batch_before_is_not_in_the_low_end_of_unequal_
     assert packed.low - plain.low == pytest.approx(kept * 0.96, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("framework", "release", "adapters"),
+    [
+        ("trl", "0.26.0", 2),
+        ("alignment-handbook", "0.26.0", 4),
+        ("open-r1", "0.1.0", 4),
+        ("alignment-handbook", None, 4),
+    ],
+)
+def test_a_version_of_a_project_that_builds_on_trl_is_not_one_of_trl(
+    framework: str, release: str | None, adapters: int
+) -> None:
+    found = estimate(
+        framework, 1, method="qlora", quantization="nf4", weight_dtype="bf16", compute_dtype="bf16", lora_rank=64,
+        lora_targets=["q_proj"], framework_version=release, optimizer="adamw_torch",
+    )  # fmt: skip
+    assert component(found, "optimizer states") == 32 * 64 * (4096 + 4096) * 2 * adapters
+
+
 def test_a_version_of_peft_is_not_one_of_transformers() -> None:
     """Adapters share the weights' dtype before PEFT 0.12; transformers' release stays unknown."""
     found = {

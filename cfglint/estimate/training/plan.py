@@ -13,7 +13,7 @@ from cfglint.estimate.result import Input
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, scoring_of
 from cfglint.estimate.training.pins import pinned
-from cfglint.estimate.training.profiles import Profile, profile_of
+from cfglint.estimate.training.profiles import Profile, profile_of, shares_releases
 from cfglint.estimate.training.reader import Reader
 from cfglint.estimate.training.supervised import FLATTENS_PACKED, METRICS, TRANSFORMERS, WIDENS_WEIGHT
 from cfglint.jobs.defaults import TRL_SFT_LOSS, in_force
@@ -612,7 +612,7 @@ def _lora_kernels(
     """
     if profile.name != "axolotl" or not method.adapter or method.dora:
         return frozenset()
-    release = read.text("framework_version") or read.job.versions.get("axolotl")
+    release = _stated_release(read) or read.job.versions.get("axolotl")
     takes_dropout = in_force(">=0.16", release) and (release is not None or not adapter.dropout)
     stated = read.get("lora_kernels")
     if isinstance(stated, (list, tuple)):
@@ -738,7 +738,7 @@ def _evaluation_loss_kernel(read: Reader, profile: Profile, loss_kernel: str) ->
     stated = read.text("eval_loss_kernel")
     if stated is not None or loss_kernel != "fused_linear" or not profile.evaluates_with_logits:
         return stated or loss_kernel
-    release = read.text("framework_version") if profile.name == "trl" else _transformers_version(read, profile)
+    release = _stated_release(read) if profile.name == "trl" else _transformers_version(read, profile)
     made = profile.evaluates_with_logits == "always" or (
         release is not None and in_force(profile.evaluates_with_logits, release)
     )
@@ -807,7 +807,7 @@ def _loss_kernel(read: Reader, profile: Profile, method: _Method, default: str) 
     TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known.
     """
     if profile.compiles_loss and read.flag("compile", False) and read.job.value("loss_kernel") is None:
-        if read.text("framework_version") is not None:
+        if _stated_release(read) is not None:
             read.note("loss_kernel", "compiled", default)
             return "compiled"
         read.loose.add("loss_kernel")
@@ -823,7 +823,7 @@ def _trl_release(read: Reader, profile: Profile) -> str | None:
     """The release of TRL, where the job runs TRL's trainers and says which."""
     if profile.name != "trl":
         return None
-    return read.text("framework_version") or read.job.versions.get("trl")
+    return _stated_release(read) or read.job.versions.get("trl")
 
 
 def _flattens(read: Reader, profile: Profile, method: _Method) -> bool:
@@ -840,7 +840,7 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
     """
     release = read.job.versions.get("trl")
     if profile.name == "trl":
-        release = read.text("framework_version") or release
+        release = _stated_release(read) or release
     objective, scoring, earlier = method.objective, None, None
     trains = profile.name == "trl" and objective == "sft" and release is not None
     if profile.log_probabilities == "trl":
@@ -909,7 +909,7 @@ def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation
 
 def _transformers_version(read: Reader, profile: Profile) -> str | None:
     """The version of transformers: the framework's own where it is that, else as requirements or images say."""
-    stated = read.text("framework_version")
+    stated = _stated_release(read)
     if profile.name == "peft" and stated == _peft_release(read, profile):
         stated = None
     if profile.name in ("transformers", "peft"):
@@ -1018,7 +1018,7 @@ def _library(read: Reader, profile: Profile, name: str) -> str | None:
 
 def _peft_release(read: Reader, profile: Profile) -> str | None:
     """PEFT's release; a plain loop's version is that of transformers unless it is below 1."""
-    stated = read.text("framework_version") if profile.name == "peft" else None
+    stated = _stated_release(read) if profile.name == "peft" else None
     return stated if stated is not None and stated.startswith("0.") else _library(read, profile, "peft")
 
 
@@ -1033,8 +1033,13 @@ def _norm_kernel(read: Reader, profile: Profile) -> str:
     return "modeling" if composed else profile.norm_kernel
 
 
+def _stated_release(read: Reader) -> str | None:
+    """The framework's version where it is that of the framework whose profile stands for it."""
+    return read.text("framework_version") if shares_releases(read.text("framework")) else None
+
+
 def _own_release(read: Reader, profile: Profile) -> str | None:
-    return read.text("framework_version") or read.job.versions.get(profile.name)
+    return _stated_release(read) or read.job.versions.get(profile.name)
 
 
 def _casts_outer_back(read: Reader, quantization: str | None, profile: Profile, compute: str | None) -> bool:
@@ -1071,7 +1076,7 @@ def _keeps_packed_inputs(read: Reader, quantization: str | None, profile: Profil
         return in_force(kept, release)
     if not profile.old_bitsandbytes:
         return False
-    own = read.text("framework_version")
+    own = _stated_release(read)
     return None if own is None else in_force(profile.old_bitsandbytes, own)
 
 
@@ -1085,7 +1090,7 @@ def _in_release(read: Reader, profile: Profile, releases: str) -> bool:
 
 def _caps_chunks(read: Reader, profile: Profile) -> bool:
     """As in releases before the change where the release is not known: those are the ones measured."""
-    own = read.text("framework_version")
+    own = _stated_release(read)
     return not profile.caps_chunks or (own is not None and in_force(profile.caps_chunks, own))
 
 

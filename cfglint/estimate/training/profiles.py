@@ -498,6 +498,27 @@ _SAME: Final[Mapping[str, str]] = {
 }
 
 
+_SAME_PROJECT: Final = frozenset(
+    {
+        "megatron-lm",
+        "megatron-core",
+        "transformers-loop",
+        "llama-recipes",
+        "automodel",
+        "lit-gpt",
+        "lit-llama",
+        "swift",
+    }
+)
+"""Other names of one project; the rest of those above are projects of their own, with releases of their own."""
+
+
+def shares_releases(framework: str | None) -> bool:
+    """Whether a version of this framework is one of the framework whose profile stands for it."""
+    name = (framework or "").lower()
+    return name not in _SAME or name in _SAME_PROJECT
+
+
 def profile_of(framework: str | None) -> tuple[Profile, bool]:
     """The profile, and whether the framework is one we know."""
     if framework is None:
