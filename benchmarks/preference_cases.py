@@ -88,7 +88,7 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
         "gradient_checkpointing": "full" if case["grad_ckpt"] else "none", "attention": case["attn"],
         "optimizer": optimizer, "reference": case["reference"], "gpu": "H100-SXM", "gpus_per_node": 1, "nodes": 1,
     }  # fmt: skip
-    if case["trainer"] in ("grpo", "rloo"):
+    if case["trainer"] in ("grpo", "rloo", "distill"):
         job["completion_length"] = case["completion"]
     if foreach is not None:
         job["optimizer_foreach"] = foreach

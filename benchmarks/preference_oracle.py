@@ -67,7 +67,9 @@ def stand_in_for_triton() -> None:
                 kernels = importlib.import_module(f"trl.kernels.{name}")
                 kernels.triton = triton
                 kernels._use_triton = lambda device: True
-                kernels._addmm_fp32 = lambda acc, a, b: acc.add_(0)  # CUDA multiplies into it
+                # CUDA multiplies into these
+                kernels._addmm_fp32 = lambda acc, a, b: acc.add_(0)
+                kernels._project = lambda tile, h, w, bias, start, end, dtype: w[start:end].to(dtype)
     tools._use_triton = lambda device: True
     tools._supports_trl_loss_kernel = lambda logits, index=None, row_mask=None: (
         index is None or (index.shape == logits.shape[:-1])
@@ -250,6 +252,11 @@ def assemble(case: dict[str, Any], model: Any, other: Any) -> Any:
     accelerator = accelerate.Accelerator(cpu=True, mixed_precision=case.get("autocast") or "no")
     peft = hasattr(model, "peft_config")
     base = model.get_base_model() if peft else model
+
+    def redirected(wrapper: Any, module: Any, function: Any, *given: Any, **named: Any) -> Any:
+        with accelerator.autocast():
+            return function(*given, **named)
+
     attributes = {
         "accelerator": accelerator, "ref_model": other if case["reference"] == "model" else None,
         "is_peft_model": peft, "_is_peft_model": peft, "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
@@ -261,6 +268,7 @@ def assemble(case: dict[str, Any], model: Any, other: Any) -> Any:
         "off_policy_mask_threshold": None, "compute_metrics": None, "use_weighting": False, "is_vision_model": False,
         "state": types.SimpleNamespace(num_input_tokens_seen=0, global_step=0), "_step": 0, "tools": None, "use_vllm": False,
         "model_kwarg_keys": set(inspect.signature(base.forward).parameters), "control": None, "is_fsdp_enabled": False,
+        "_forward_redirection": redirected, "_is_vlm": False,
         "use_dpo_data_collator": True, "is_deepspeed_enabled": False, "label_pad_token_id": -100, "reward_funcs": [],
     }  # fmt: skip
     types_ = getattr(settings, "loss_type", None)

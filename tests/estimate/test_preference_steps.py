@@ -50,7 +50,7 @@ def phases(job: TrainingJob) -> dict[str, float]:
 def test_every_method_and_five_releases_are_held() -> None:
     kinds = {(step["job"]["framework_version"], step["job"]["method"].partition("+")[0]) for step in STEPS}
     assert {method for release, method in kinds if release == "1.16.0"} == {
-        "cpo", "dpo", "gkd", "grpo", "kto", "orpo", "reward", "rloo",
+        "cpo", "distill", "dpo", "gkd", "grpo", "kto", "orpo", "reward", "rloo",
     }  # fmt: skip
     assert {release for release, _ in kinds} == {"0.11.4", "0.14.0", "0.19.1", "1.8.0", "1.16.0"}
 

@@ -343,7 +343,7 @@ def _pieces(plan: Plan, sequence: int) -> int:
 
 def _returned(plan: Plan, architecture: Architecture, tokens: float) -> float:
     """Bytes of the logits that a model under autocast returns to a trainer that computes the loss itself."""
-    if plan.scoring is None or plan.scoring.form == "tiled" or plan.autocast is None:
+    if plan.scoring is None or plan.scoring.tiles or plan.autocast is None:
         return 0.0
     size = DTYPE_BYTES[plan.autocast] + (4 if plan.model_widens_logits else 0)
     return tokens * architecture.vocab_size / plan.tensor_parallel * size

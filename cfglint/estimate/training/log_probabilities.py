@@ -19,8 +19,11 @@ ENTROPY_ROWS: Final = 128
 """Rows whose entropy is made at a time (TRL ``entropy_from_logits``)."""
 
 
-def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> Value:
-    """Tiles of logits folded into running statistics; backward makes them again and adds gradients up in fp32."""
+def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float, pair: bool) -> Value:
+    """Tiles of logits folded into running statistics; backward makes them again and adds gradients up in fp32.
+
+    ``pair``: tiles of student and teacher, in fp32.
+    """
     tape, numerics = writer.tape, writer.numerics
     width = writer.shape.hidden
     vocabulary = weight.elements / width
@@ -29,7 +32,10 @@ def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> 
     compute = numerics.autocast or hidden.dtype
     size = DTYPE_BYTES[compute]
     tokens = min(scored, TILE_TOKENS)
-    buffer = tokens * TILE_COLUMNS * size
+    tile = tokens * TILE_COLUMNS
+    buffer = tile * 8 if pair else tile * size
+    copied = tile * size if pair else 0.0  # a tile's gradient in the dtype that is multiplied
+    theirs = tape.op((), taken.elements, hidden.dtype) if pair else None
     rows = tokens * width * size if taken.dtype != compute else 0.0
     columns = min(vocabulary, TILE_COLUMNS) * width * size if weight.dtype != compute else 0.0
     gradients = 0.0 if taken.dtype == "fp32" else taken.elements * 4
@@ -39,10 +45,10 @@ def tiled(writer: BlockWriter, hidden: Value, weight: Weight, scored: float) -> 
         (taken,),
         1,
         "fp32",
-        save=(taken,),
+        save=(taken,) if theirs is None else (taken, theirs),
         forward_temp=buffer + rows + columns,
         # a slice of the weight is converted while the one before it still has its name
-        backward_temp=buffer + rows + columns * (2 if vocabulary > TILE_COLUMNS else 1) + gradients,
+        backward_temp=buffer + copied + rows + columns * (2 if vocabulary > TILE_COLUMNS else 1) + gradients,
         weight=weight,
     )
 

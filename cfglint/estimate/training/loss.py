@@ -162,8 +162,8 @@ def _scored(writer: BlockWriter, hidden: Value, head: Head, scoring: Scoring) ->
     """The loss of a trainer that reads log-probabilities of ``head.scored`` tokens."""
     tape, weight = writer.tape, _weight(writer, head)
     scored = head.scored or head.tokens
-    if scoring.form == "tiled":
-        return tiled(writer, hidden, weight, scored)
+    if scoring.tiles:
+        return tiled(writer, hidden, weight, scored, scoring.form == "tiled_pair")
     projected = scored if scoring.cuts_logits else head.tokens
     if projected < head.tokens:
         hidden = tape.slice(hidden, projected * writer.shape.hidden)

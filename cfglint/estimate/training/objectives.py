@@ -29,12 +29,13 @@ LOG_PROBABILITIES: Final[Mapping[str, Releases]] = {
     "grpo": _GROUPED,
     "rloo": _GROUPED,
     "gkd": (("", "divergence"),),
-    "distill": ((">=1.12", "tiled"), ("<1.12", "divergence")),
+    "distill": ((">=1.12", "tiled_pair"), ("<1.12", "divergence")),
     "sft": ((">=1.15", "tiled"), ("<1.15", "")),
 }
 """How TRL's trainers come to log-probabilities.
 
 ``tiled``: tiles of the projection folded one by one, no logits (``add_fused_lm_head``, ``kernels/chunked_logprob.py``);
+``tiled_pair``: the same of student and teacher (``kernels/chunked_divergence.py``; pieces under checkpointing before 1.15);
 ``kernel``: one Triton kernel on whole logits (``kernels/logprob_entropy.py``); ``selective``: gather and logsumexp on fp32
 logits, log-softmax row by row on 16-bit ones (``selective_log_softmax``); ``rows``: log-softmax row by row; ``log_softmax``:
 of all logits at once; ``divergence``: between the log-softmaxes of student and teacher (``generalized_jsd_loss``).
@@ -118,6 +119,11 @@ class Scoring:
     names_logits: bool = True
     """The trainer's function names the logits until it returns."""
 
+    @property
+    def tiles(self) -> bool:
+        """No logits exist as a whole."""
+        return self.form.startswith("tiled")
+
 
 def held_in(releases: Releases, release: str | None) -> str:
     """What holds in a release or range; the newest where it is not known."""
@@ -140,6 +146,6 @@ def scoring_of(objective: str, release: str | None) -> Scoring | None:
         cross_entropy=objective in ("orpo", "cpo"),
         picks_logits=pairs and held_in(PICKS_LOGITS, release) == "picked",
         measures_chosen=pairs and held_in(MEASURES_CHOSEN, release) == "measured",
-        cuts_logits=samples,
+        cuts_logits=samples or objective == "distill",
         names_logits=objective not in NAMES_LOGITS or held_in(NAMES_LOGITS[objective], release) == "named",
     )

@@ -19,8 +19,10 @@ from cfglint.estimate.training.sharding import Windows
 def reference_moments(
     plan: Plan, architecture: Architecture, layers: tuple[int, int], last: bool, windows: Windows, cuda: bool = False
 ) -> list[dict[str, float]]:
-    """What is alive of the reference's pass, moment by moment; none where no pass runs inside the step."""
-    if plan.reference not in ("model", "adapter") or plan.objective in RL_METHODS or plan.profile.offloads_reference:
+    """What is alive of the reference's pass, or a teacher's, moment by moment; none where no pass runs inside the step."""
+    teaches = plan.scoring is not None and plan.scoring.form == "tiled_pair"
+    references = plan.reference in ("model", "adapter") and plan.objective not in RL_METHODS
+    if not (teaches or references) or plan.profile.offloads_reference:
         return []
     passing = replace(
         plan,
@@ -28,6 +30,8 @@ def reference_moments(
         offloads_activations=False,
         lora_dropout=0.0,
         evaluating=True,
+        # a teacher is a model of its own, whose weights autocast caches as it does trained ones
+        adapter=plan.adapter and not teaches,
         adapters_off=plan.adapter,
         # without gradients a cross entropy leaves nothing behind, nor does a row
         scoring=replace(plan.scoring, measures_chosen=False, graph=False) if plan.scoring else None,
