@@ -846,7 +846,7 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
     if profile.log_probabilities == "trl":
         scoring = scoring_of(objective, release)
         whole = scoring_of(objective, EARLIER_TRL)
-        if scoring is not None and scoring.form == "tiled" and objective != "sft" and loss_kernel == "torch":
+        if scoring is not None and scoring.tiles and objective != "sft" and loss_kernel == "torch":
             fact = read.job.fact("loss_kernel")
             if fact is not None and not isinstance(fact.origin, DefaultOrigin):
                 scoring = whole  # a stated loss over all logits
@@ -862,7 +862,7 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
         scoring = scoring if loss_kernel in ("fused_linear", "checkpointed") else None
     if loss_kernel == "selective":
         scoring = Scoring("selective")
-    elif scoring is not None and loss_kernel == "fused_linear" and scoring.form != "tiled":
+    elif scoring is not None and loss_kernel == "fused_linear" and not scoring.tiles:
         scoring = None  # Liger's losses
     reference = read.text("reference")
     if reference is None:
