@@ -185,6 +185,7 @@ def test_what_a_quantized_checkpoint_is_trained_as(own: dict[str, Any], method: 
         ("trl", "0.12.1", "int8", "bf16", 4, 4, 4),
         ("trl", "0.12.1", "nf4", "none", 4, 4, 4),
         ("trl", "0.26.0", "nf4", "bf16", 2, 2, 2),
+        ("trl", "0.26.0", "gptq-int4", "bf16", 2, 2, 4),
         # cast back to 16 bit, whatever computes attention
         ("axolotl", None, "nf4", "bf16", 2, 2, 4),
         ("peft", None, "nf4", "bf16", 4, 4, 4),
@@ -199,7 +200,8 @@ def test_what_quantization_leaves_alone(
         lora_rank=64, lora_targets=["q_proj"], framework_version=version, attention="sdpa",
     )  # fmt: skip
     tables, inside = 2 * 128256 * 4096, 65 * 4096
-    packed = (PARAMETERS - tables - inside) * {"nf4": 0.5 + 4 / 64, "int8": 1.0}[quantization]
+    stored = {"nf4": 0.5 + 4 / 64, "int8": 1.0, "gptq-int4": 0.5 + 2.5 / 128}[quantization]
+    packed = (PARAMETERS - tables - inside) * stored
     factors = 32 * 64 * (4096 + 4096)
     expected = packed + inside * norms + tables * outer + factors * adapters
     assert component(found, "weights") == pytest.approx(expected, rel=1e-3)

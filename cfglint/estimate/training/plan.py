@@ -1057,7 +1057,7 @@ def _adapter_dtype(read: Reader, profile: Profile, quantization: str | None, wei
     if quantization is None:
         release = _peft_release(read, profile)
         return weight if release is not None and not in_force(">=0.12", release) else "fp32"
-    release = _own_release(read, profile)
+    release = _own_release(read, profile) if quantization.startswith(("nf4", "fp4", "int8")) else None
     narrow = profile.narrow_adapters and release is not None and in_force(profile.narrow_adapters, release)
     return "bf16" if narrow else "fp32"
 
