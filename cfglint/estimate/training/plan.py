@@ -888,8 +888,13 @@ def _earlier_kernel(read: Reader, profile: Profile, method: _Method, release: st
     fact = read.job.fact("loss_kernel")
     if profile.name != "trl" or method.objective != "sft" or release is not None or fact is None:
         return ""
-    earlier = TRL_SFT_LOSS[-1][1]
-    return earlier if isinstance(fact.origin, DefaultOrigin) and loss_kernel != earlier else ""
+    releases, earlier = TRL_SFT_LOSS[-1]
+    if not isinstance(fact.origin, DefaultOrigin) or loss_kernel == earlier:
+        return ""
+    read.assumptions.append(
+        f"no file names the release of trl: the loss is that of {TRL_SFT_LOSS[0][0]}, the high end that of {releases}"
+    )
+    return earlier
 
 
 def _whole_gradients(read: Reader, profile: Profile, sharding: str, accumulation: int) -> str:
