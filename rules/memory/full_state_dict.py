@@ -39,7 +39,7 @@ class FullStateDict(Rule):
         "https://github.com/intelligent-machine-learning/dlrover/issues/840",
         "https://huggingface.co/docs/accelerate/usage_guides/fsdp",
     )
-    parameters = {"from": Parameter(64, "GiB gathered on one rank from which it is reported")}
+    parameters = {"from": Parameter(40, "GiB gathered on one rank from which it is reported")}
     good = (
         example(
             "full.yml",
