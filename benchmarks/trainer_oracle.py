@@ -4,7 +4,7 @@ usage: PYTHONPATH=FOLDER oracle-env/bin/python trainer_oracle.py [FAKEMEM] < cas
 
 ``../shared/oracle/fakemem.py`` (the default of FAKEMEM) takes the step of a plain loop. Here the trainer itself takes it:
 its ``__init__``, ``train``, ``training_step`` and ``compute_loss``, and accelerate's wrapping of the model. A case is a case of
-``fakemem.py`` with ``trainer`` (``trainer`` or ``sft``), ``accumulate`` as a number of micro-steps, and ``arguments`` for the
+``fakemem.py`` with ``trainer`` (``trainer`` or ``sft``; see ``trainer_cases.py``), ``accumulate`` as a number of micro-steps, and ``arguments`` for the
 trainer's config beside those that the case says. It comes back with ``measured``: the peaks of the last optimizer step in GiB.
 
     python -m venv oracle-env
