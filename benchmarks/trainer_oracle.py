@@ -4,13 +4,14 @@ usage: PYTHONPATH=FOLDER oracle-env/bin/python trainer_oracle.py [FAKEMEM] < cas
 
 ``../shared/oracle/fakemem.py`` (the default of FAKEMEM) takes the step of a plain loop. Here the trainer itself takes it:
 its ``__init__``, ``train``, ``training_step`` and ``compute_loss``, and accelerate's wrapping of the model. A case is a case of
-``fakemem.py`` with ``trainer`` (``trainer`` or ``sft``; see ``trainer_cases.py``), ``accumulate`` as a number of micro-steps, and ``arguments`` for the
-trainer's config beside those that the case says. It comes back with ``measured``: the peaks of the last optimizer step in GiB.
+``fakemem.py`` with ``trainer`` (``trainer`` or ``sft``), ``accumulate`` as a number of micro-steps, and ``arguments`` for the
+trainer's config beside those that the case says; ``trainer_cases.py`` draws them. It comes back with ``measured``: the peaks of
+the last optimizer step in GiB.
 
     python -m venv oracle-env
-    oracle-env/bin/pip install torch==2.13.0 transformers==5.24.0 peft==0.21.2 trl==1.16.0 liger-kernel==0.8.5
+    oracle-env/bin/pip install torch==2.13.0 transformers==5.24.0 peft==0.21.2 trl==1.16.0 requests
     oracle-env/bin/pip install --no-deps --target trl-0.24 trl==0.24.0 transformers==4.57.1 tokenizers==0.22.1 \\
-        huggingface_hub==0.36.0 accelerate==1.10.1 peft==0.17.1
+        huggingface_hub==0.36.0 accelerate==1.10.1 peft==0.17.1 datasets==3.6.0 fsspec==2024.12.0
 
 and ``PYTHONPATH`` then names the folder of the older releases. What stands in for a device: values that Python asks of a
 tensor are those of a full batch, every token of which has a label; Triton kernels, which work in place on what they are given,
