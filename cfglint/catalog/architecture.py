@@ -121,6 +121,8 @@ class Moe:
     top_k: int
     intermediate_size: int
     shared_intermediate_size: int = 0
+    layers_per_bank: int = 1
+    """Layers that choose from the same experts (Intern-S2-Mobius: 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,8 @@ def _active(tensors: list[Tensor], total: int, moe: Moe | None) -> int:
     if moe is None:
         return total
     routed = sum(tensor.parameters for tensor in tensors if tensor.role in ROUTED)
-    return total - routed * (moe.num_experts - moe.top_k) // moe.num_experts
+    chosen = min(moe.num_experts, moe.top_k * moe.layers_per_bank)
+    return total - routed * (moe.num_experts - chosen) // moe.num_experts
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

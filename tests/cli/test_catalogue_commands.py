@@ -46,7 +46,7 @@ def test_one_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_model_known_by_its_total(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "models", "internlm/Intern-S2-Mobius")
+    code, out, _ = said(capsys, "models", "nvidia/NVIDIA-Nemotron-Labs-3-Puzzle-75B-A9B-BF16")
     assert code == 0
     assert "(total of the published files)" in out
     assert "Not worked out: all tensors" in out

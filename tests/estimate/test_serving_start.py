@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cfglint.catalog.accelerators import find_accelerators
+from cfglint.catalog.families import MODULES
 from cfglint.catalog.models import architecture_of, find_model
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.serving import estimate_serving
@@ -262,9 +263,11 @@ def test_attention_split_over_fewer_ranks_than_the_rest() -> None:
     assert estimate("Qwen/Qwen2.5-7B-Instruct", **facts).memory.verdict == "unknown"
 
 
-def test_a_failure_that_hangs_on_how_an_unknown_family_keeps_keys_and_values() -> None:
-    short = estimate("internlm/Intern-S2-Mobius", gpu="H200-SXM", tensor_parallel_size=8, max_model_len=2_000_000)
+def test_a_failure_that_hangs_on_how_an_unknown_family_keeps_keys_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("qwen4_exp", "qwen4_exp_text"):
+        monkeypatch.delitem(MODULES, name)
+    short = estimate("Qwen/Qwen3.8-Flash-Next", gpu="H200-SXM", tensor_parallel_size=4, max_model_len=900_000)
     assert short.memory.verdict == "unknown"
-    assert "how interns2_mobius keeps keys and values: its config.json's class is not known" in short.memory.missing
-    heavy = estimate("internlm/Intern-S2-Mobius", gpu="H200-SXM", tensor_parallel_size=2, max_model_len=32_768)
+    assert "how qwen4_exp keeps keys and values: its config.json's class is not known" in short.memory.missing
+    heavy = estimate("Qwen/Qwen3.8-Flash-Next", gpu="H200-SXM", tensor_parallel_size=2, max_model_len=32_768)
     assert heavy.memory.verdict == "likely-oom"  # its weights alone exceed two devices

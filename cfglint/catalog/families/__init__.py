@@ -23,7 +23,7 @@ GROUPS: dict[str, str] = {
     ),
     "mixtures": (
         "hy_v4 llada ernie4_5_vl_moe_text glm4v_moe_text mistral4 exaone_moe cohere2_moe emo glm4_moe_lite step3p5 "
-        "arctic gpt_oss_puzzle"
+        "arctic gpt_oss_puzzle interns2_mobius_text"
     ),
     "hybrid": (
         "mamba falcon_mamba mamba2 jamba falcon_h1 nemotron_h granitemoehybrid lfm2 lfm2_moe qwen3_next "
@@ -40,7 +40,8 @@ GROUPS: dict[str, str] = {
         "kimi_vl kimi_k25 lfm2_vl mimo_v2 glm4v_moe molmo2 exaone4_5 ernie4_5_vl_moe ernie4_5_moe_vl kimi_k3 "
         "glm5_next minicpmv4_6 youtu_vl step3p7 bailing_moe_v3_vl llada2vl cohere2_vision cohere_compass "
         "minimax_vl_01 gemma4_unified hy_v3_vl intern_s2_preview mistral3 qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe "
-        "qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl qwen4_exp deepseek_v41"
+        "qwen3_5 qwen3_5_moe glm4v mllama llama4 minimax_m3_vl qwen4_exp deepseek_v41 "
+        "interns2_mobius"
     ),
     "vision_remote": (
         "molmo_point hunyuan_vl_mot hunyuan_vl_mot_text mage_vl glm_edge_v llava_qwen2 phi4mm phi3_v phi4-siglip "

@@ -1,22 +1,17 @@
-"""Audio encoders of models that hear (Gemma 4, Phi-4 multimodal, MiMo-V2.5), and Intern-S2's encoder of time series."""
+"""Audio encoders of models that hear (Gemma 4, Phi-4 multimodal, MiMo-V2.5), and others beside that of images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from cfglint.catalog.architecture import Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, whole
 from cfglint.catalog.families.parts import OUTSIDE, Attention, Mlp, Where, linear, matrix, norm, vector
+from cfglint.catalog.families.series import as_audio, time_series
 from cfglint.catalog.families.towers import primus
 
 Ears = Callable[[Config, Config], Iterator[Tensor]]
 """Tensors of the encoder and of its way into the text model, from the audio and the text config."""
-
-
-def as_audio(tensors: Iterator[Tensor]) -> Iterator[Tensor]:
-    for tensor in tensors:
-        yield replace(tensor, role="audio")
 
 
 def gemma4(c: Config, text: Config) -> Iterator[Tensor]:
@@ -155,43 +150,6 @@ def mimo(c: Config, text: Config) -> Iterator[Tensor]:
     else:
         yield from linear("0", 4 * grouped, grouped, "projector")
         yield from linear("2", out, 4 * grouped, "projector")
-
-
-def time_series(c: Config, text: Config) -> Iterator[Tensor]:
-    """Intern-S2's encoder of time series: a small transformer over patches, then Whisper's layers."""
-    yield from as_audio(time_series_encoder(c))
-    inner, out = c.size("ts_hidden_dim", 1024), c.size("out_hidden_size", text.size("hidden_size"))
-    yield from norm("layer_norm", inner, bias=True, role="projector")
-    yield from linear("linear_1", out, inner, "projector", bias=True)
-    yield from linear("linear_2", out, out, "projector", bias=True)
-
-
-def time_series_encoder(c: Config) -> Iterator[Tensor]:
-    hidden, width = c.size("d_model", 768), c.size("encoder_ffn_dim", 3072)
-    bins, patch, patch_width = c.size("num_mel_bins", 80), 128, 2048  # nn.TransformerEncoderLayer's default width
-    yield from matrix("conv", (patch, 1, 5), "audio")
-    yield from vector("conv", patch, "audio", bias=True)
-    yield from matrix("in_proj", (3 * patch, patch), "audio")
-    yield from vector("in_proj", 3 * patch, "audio", bias=True)
-    yield from linear("out_proj", patch, patch, "audio", bias=True)
-    yield from linear("linear1", patch_width, patch, "audio", bias=True)
-    yield from linear("linear2", patch, patch_width, "audio", bias=True)
-    yield from norm("norm1", patch, bias=True)
-    yield from norm("norm2", patch, bias=True)
-    yield from linear("adapt_in", bins, c.size("ts_adapt_in_dim", 256), "audio", bias=True)
-    for module, inner in (("conv1", bins), ("conv2", hidden)):
-        yield from matrix(module, (hidden, inner, 3), "audio")
-        yield from vector(module, hidden, "audio", bias=True)
-    yield from matrix("embed_positions", (c.size("max_source_positions", 1500), hidden), "audio")
-    where = Where("audio", tuple(range(c.size("encoder_layers", 17))))
-    for module in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        yield from linear(module, hidden, hidden, "audio", where, bias=module != "k_proj")
-    yield from linear("fc1", width, hidden, "audio", where, bias=True)
-    yield from linear("fc2", hidden, width, "audio", where, bias=True)
-    yield from norm("self_attn_layer_norm", hidden, where, bias=True)
-    yield from norm("final_layer_norm", hidden, where, bias=True)
-    yield from norm("layer_norm", hidden, bias=True)
-    yield from linear("adapt_out", c.size("ts_adapt_out_dim", 1024), hidden, "audio", bias=True)
 
 
 EARS: Mapping[str, Ears] = {

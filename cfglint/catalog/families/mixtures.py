@@ -9,6 +9,7 @@ from typing import Any
 from cfglint.catalog.architecture import Moe, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, divide
 from cfglint.catalog.families.dense import COHERE2, LLAMA, full
+from cfglint.catalog.families.hybrid import QWEN3_5, delta_plan
 from cfglint.catalog.families.moe import (
     DEEPSEEK,
     DENSE_BASE,
@@ -248,7 +249,32 @@ def gpt_oss_puzzle(c: Config) -> Body:
     return made
 
 
+@dataclass(frozen=True)
+class Banks(Experts):
+    """Intern-S2-Mobius: ``num_blocks`` banks of experts for all layers, each of which has a shared expert of its own."""
+
+    def read(self, c: Config) -> Moe:
+        layers = divide("num_hidden_layers", c.size("num_hidden_layers"), "num_blocks", c.size("num_blocks", 4))
+        return replace(super().read(c), layers_per_bank=layers)
+
+    def tensors(self, c: Config, where: Where) -> Iterator[Tensor]:
+        banks = where.layers[: c.size("num_blocks", 4)]
+        for tensor in super().tensors(c, where):
+            yield replace(tensor, layers=banks) if tensor.role in ("router", "expert") else tensor
+
+
 FAMILIES: dict[str, Family] = {
+    "interns2_mobius_text": replace(
+        QWEN3_5,
+        feed_forwards={
+            "moe": Banks(
+                "num_experts",
+                shared=lambda c: c.size("shared_expert_intermediate_size"),
+                shared_gate="shared_expert_gate",
+            )
+        },
+        plan=lambda c: tuple(slot._replace(feed_forward="moe") for slot in delta_plan(c)),
+    ),
     "gpt_oss_puzzle": gpt_oss_puzzle,
     "hy_v4": replace(
         DEEPSEEK, mixers={"mla": HunyuanLatent(indexer=True)}, plan=dense_first("mla", usual=1), extra=hunyuan_streams

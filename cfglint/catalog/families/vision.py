@@ -9,6 +9,7 @@ from cfglint.catalog.architecture import Role, Tensor, UnknownArchitecture
 from cfglint.catalog.families.audio import EARS, embedder
 from cfglint.catalog.families.config import Config, Flag, class_defaults, divide, whole
 from cfglint.catalog.families.parts import Body, Family, linear, matrix, vector
+from cfglint.catalog.families.series import forecaster
 from cfglint.catalog.families.towers import TOWERS, side
 
 UNSTATED = object()
@@ -358,6 +359,16 @@ class VisionLanguage:
         return Config(raw, part.model_type, nested=part.nested)
 
 
+class InternS2(VisionLanguage):
+    """With a forecaster of time series where the config states one."""
+
+    def __call__(self, c: Config) -> Body:
+        body = super().__call__(c)
+        if isinstance(c.raw.get("ts_forecaster_config"), Mapping):
+            body.tensors += forecaster(c.part("ts_forecaster_config", ""), self.text_part(c))
+        return body
+
+
 NO_TOWER = frozenset({"gemma4_unified_vision"})
 """Vision parts that are an embedding alone."""
 
@@ -399,7 +410,8 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_moe": VisionLanguage("qwen3_vl_moe_text", "qwen3_vl_moe_vision", qwen3_vl),
     "qwen3_5": VisionLanguage("qwen3_5_text", "qwen3_5_vision", qwen3_5, ears="vision3d_config"),
     "qwen3_5_moe": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5),
-    "intern_s2_preview": VisionLanguage("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5, ears="ts_config"),
+    "interns2_mobius": VisionLanguage("interns2_mobius_text", "qwen3_5_moe_vision", qwen3_5),
+    "intern_s2_preview": InternS2("qwen3_5_moe_text", "qwen3_5_moe_vision", qwen3_5, ears="ts_config"),
     "qwen4_exp": VisionLanguage("qwen4_exp_text", "qwen4_exp_vision", qwen3_5),
     "deepseek_v41": VisionLanguage("deepseek_v41_text", "deepseek_v41_vision", deepseek_v41),
     "glm4v": VisionLanguage("glm4v_text", "glm4v_vision", glm4v),
