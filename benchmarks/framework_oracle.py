@@ -308,6 +308,14 @@ def torchtune(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
 # -- torchtitan ------------------------------------------------------------------------------------------------------
 
 
+def count_layers_anew(parallelize: Any) -> None:
+    """Layers are counted by a variable of the module, before of a function, which a new process starts at nought."""
+    vars(getattr(parallelize, "ptd_checkpoint_wrapper", parallelize)).pop("_count", None)
+    counting = sys.modules.get("torchtitan.distributed.activation_checkpoint")
+    if counting is not None:
+        counting._layer_sac_count = 0  # type: ignore[attr-defined]
+
+
 class FusedNorm(torch.autograd.Function):
     """CUDA's RMSNorm since torch 2.9 (``_fused_rms_norm``), which the CPU composes of operations in fp32."""
 
@@ -362,6 +370,7 @@ def torchtitan(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
     if case["grad_ckpt"] != "none":
         kept = next(value for name, value in vars(parallelize).items() if name in ("_save_list", "_op_sac_save_list"))
         kept.add(getattr(torch.ops.aten, ON_CPU).default)
+        count_layers_anew(parallelize)
         more = (
             {"op_sac_save_list": kept}
             if "op_sac_save_list" in inspect.signature(parallelize.apply_ac).parameters

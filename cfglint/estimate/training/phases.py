@@ -151,7 +151,7 @@ def walk(
     for run in reversed(activations.runs):
         f = run.footprint
         backward = f.backward_accumulating if accumulating and not sharded else f.backward
-        for position in sorted({0, min(1, run.count - 1), run.count - 1}):
+        for position in sorted({0, min(1, run.count - 1), max(0, run.count - 2), run.count - 1}):
             alive = left - run.kept * position
             if windows.keeps_inputs:
                 alive = kept + (kept - left) + run.kept * position
@@ -160,7 +160,11 @@ def walk(
                 inner = (alive or f.input) - min(alive, run.reused) + max(f.forward_saving + f.waiting, backward)
             else:
                 inner = max(0.0, alive - f.saved + run.dropped) + backward
-            gathered = windows.outer + windows.block * windows.backward_blocks
+            # before the first block FSDP2 has none to gather ahead
+            ahead = windows.backward_blocks
+            if windows.copied_blocks and remaining - position == 1:
+                ahead = min(1.0, ahead)
+            gathered = windows.outer + windows.block * ahead
             if not windows.reshard:
                 gathered = windows.outer + windows.block * (remaining - position)
             consider(
@@ -189,13 +193,13 @@ def walk(
                 reduce=max(windows.reduce, windows.outer_joined),
             )
             # what is reduced last: whole beside the input of the reduction, then its shard beside the one gradient still held
-            for gradients, others in ((grown, 0.0 if tied else outer_gradient), (states.gradients, 0.0)):
+            for there, beside in ((grown, 0.0 if tied else outer_gradient), (states.gradients, 0.0)):
                 consider(
                     "backward",
-                    gradients=held or gradients,
+                    gradients=held or there,
                     activations=waiting,
                     logits=logits,
-                    embedding_gradient=embedding_gradient + others,
+                    embedding_gradient=embedding_gradient + beside,
                     reduce=max(windows.reduce, windows.outer_reduce),
                 )
         else:
