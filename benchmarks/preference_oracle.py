@@ -10,6 +10,8 @@ installed: an environment with ``trl==0.19.1 transformers==4.52.4`` measures tha
 ``preference_cases.py``: ``trainer`` names the method, ``reference`` says where the reference's log-probabilities come
 from (``model``, ``adapter``: the policy with its adapters off, ``precomputed``, ``none``).
 
+With ``--plain`` the step is taken on real tensors too, for small models without a reference, adapters or GRPO's samples.
+
 What stands in for the device: trainers are made without their constructor, with the settings of their own config class;
 batches are as their collators make them, with a mask where the case is ``padded``: rows of unequal length; Triton kernels
 become calls that do nothing, and the tiles around them stay; what code asks a tensor's contents for is answered with the
@@ -373,6 +375,40 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def plain(case: dict[str, Any]) -> dict[str, Any]:
+    """The same step on real tensors, its allocations as torch's profiler saw them: what the oracle is held against."""
+    from torch.profiler import ProfilerActivity, profile
+
+    model = model_of(case)
+    materialise(model)
+    model.train()
+    if case.get("grad_ckpt"):
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    held = {id(t): t.untyped_storage().nbytes() for t in [*model.parameters(), *model.buffers()]}
+    trained = list({id(p): p for p in model.parameters() if p.requires_grad}.values())
+    steps, now, peaks = optimizer(case, trained), sum(held.values()), {}
+    trainer = assemble(case, model, None)
+    for _ in range(2):
+        batch = inputs_of(case)
+        for phase in ("forward", "backward", "step"):
+            with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+                if phase == "forward":
+                    loss = trainer.compute_loss(trainer.model, batch)
+                elif phase == "backward":
+                    loss.backward()
+                else:
+                    steps.step()
+            events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+            top = now
+            for event in sorted(events, key=lambda e: e.start_ns()):
+                now += event.nbytes()
+                top = max(top, now)
+            peaks[f"peak_{phase}_gib"] = round(top / 2**30, 4)
+        now -= sum(p.grad.untyped_storage().nbytes() for p in trained if p.grad is not None)
+        steps.zero_grad(set_to_none=True)
+    return peaks
+
+
 def main() -> None:
     for line in sys.stdin:
         if not line.strip():
@@ -380,6 +416,8 @@ def main() -> None:
         case = json.loads(line)
         try:
             case["measured"] = run(case)
+            if "--plain" in sys.argv:
+                case["plain"] = plain(case)
         except Exception as e:
             case["error"] = f"{type(e).__name__}: {e}"[:300]
             if "--trace" in sys.argv:

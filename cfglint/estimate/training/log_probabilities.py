@@ -58,7 +58,7 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
     tape = writer.tape
     if scoring.names_logits:
         tape.linger(wide)
-    if scoring.copies_chosen:
+    if scoring.copies_chosen == "sums":
         tape.linger(tape.op((), wide.elements, wide.dtype))
     losses: list[Value] = []
     if scoring.cross_entropy:
@@ -84,6 +84,8 @@ def from_logits(writer: BlockWriter, wide: Value, rows: int, vocabulary: float, 
         tape.op((), 0, shifted.dtype, forward_temp=copy + 3 * piece)
     losses.append(_selected(writer, shifted, rows, scoring))
     loss = losses[0] if len(losses) == 1 else tape.op(tuple(losses), 1, "fp32")
+    if scoring.copies_chosen == "copy":
+        tape.linger(tape.op((), wide.elements, wide.dtype))
     if scoring.picks_logits:
         tape.op((), 0, shifted.dtype, forward_temp=shifted.bytes / 2)
     tape.keep(shifted)

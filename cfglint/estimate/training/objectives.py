@@ -77,8 +77,11 @@ MEASURES_ENTROPY: Final[Mapping[str, Releases]] = {
 }
 """The entropy of the logits is logged, made of 128 rows at a time (``entropy_from_logits``); the kernel makes it by itself."""
 
-COPIES_CHOSEN: Final[Releases] = ((">=1.9", ""), ("<1.9", "copy"))
-"""KTO picks the logits of chosen and of rejected samples into tensors of their own (``kto_trainer.py``)."""
+COPIES_CHOSEN: Final[Releases] = ((">=1.9", ""), (">=1.6", "sums"), (">=0.15", "copy"), ("<0.15", "sums"))
+"""KTO picks the logits of chosen and of rejected samples into tensors of their own (``kto_trainer.py``).
+
+``sums``: 0.11, 0.14 and 1.8 were measured with one more of their size while the reference runs, 0.19 without.
+"""
 
 REFERENCES: Final[Mapping[str, Releases]] = {
     "dpo": (("", "model"),),
@@ -104,8 +107,8 @@ class Scoring:
     measures_entropy: bool = False
     picks_logits: bool = False
     """Logits of a half are picked into a tensor of their own for a moment."""
-    copies_chosen: bool = False
-    """Logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
+    copies_chosen: str = ""
+    """``copy`` or ``sums``: logits of chosen and rejected samples are picked into tensors of their own (KTO)."""
     cross_entropy: bool = False
     """The chosen half is trained on as well (ORPO, CPO)."""
     measures_chosen: bool = False
@@ -142,7 +145,7 @@ def scoring_of(objective: str, release: str | None) -> Scoring | None:
         temperature=held_in(DIVIDES_BY_TEMPERATURE, release) if samples else "",
         copies_shifted=pairs and held_in(COPIES_SHIFTED, release) == "copy",
         measures_entropy=held_in(MEASURES_ENTROPY.get(objective, ()), release) == "measured",
-        copies_chosen=objective == "kto" and held_in(COPIES_CHOSEN, release) == "copy",
+        copies_chosen=held_in(COPIES_CHOSEN, release) if objective == "kto" else "",
         cross_entropy=objective in ("orpo", "cpo"),
         picks_logits=pairs and held_in(PICKS_LOGITS, release) == "picked",
         measures_chosen=pairs and held_in(MEASURES_CHOSEN, release) == "measured",

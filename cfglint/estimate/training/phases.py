@@ -115,14 +115,22 @@ def walk(
             casts=0.0 if activations.returned else casts,
         )
         if activations.returned:
-            here, logits = kept + carried + head.input, activations.returned
-            consider("forward", gradients=held, activations=here, logits=logits, casts=casts)
+            consider(
+                "forward",
+                gradients=held,
+                activations=kept + carried + head.input,
+                logits=activations.returned,
+                casts=casts,
+            )
         for moment in passes:
-            kept_with_head = kept + (head.input if head.saves_input else 0.0)
-            activations_then = kept_with_head + moment["activations"]
-            logits = head.after + moment.get("logits", 0.0)
-            others = {name: moment[name] for name in ("gathered", "casts") if name in moment}
-            consider("forward", gradients=held, activations=activations_then, logits=logits, **others)
+            consider(
+                "forward",
+                gradients=held,
+                activations=kept + (head.input if head.saves_input else 0.0) + moment["activations"],
+                logits=head.after + moment.get("logits", 0.0),
+                gathered=moment.get("gathered", 0.0),
+                casts=moment.get("casts", 0.0),
+            )
     # backward: the head, then the blocks from last to first
     grown = 0.0
     sharded = windows.unsharded_gradients
