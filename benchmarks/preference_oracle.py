@@ -342,11 +342,12 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         peaks: dict[str, float] = {}
 
         def phase(name: str) -> None:
-            peaks[name] = max(live.phase() / gib, peaks.get(name, 0.0) if again else 0.0)
+            peaks[name] = max(live.phase() / gib, peaks.get(name, 0.0))
 
         with live:
             for _ in range(2):  # the second has optimizer states
-                for again in range(2 if case.get("accumulate") else 1):
+                peaks.clear()
+                for _micro in range(2 if case.get("accumulate") else 1):
                     batch = inputs_of(case)
                     live.phase()
                     if samples:
@@ -360,7 +361,6 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
                     loss = batch = None
                 found["grads_gib"] = sum(p.grad.untyped_storage().nbytes() for p in trained if p.grad is not None) / gib
                 steps.step()
-                again = 0
                 phase("step")
                 steps.zero_grad(set_to_none=True)
                 found["resident_gib"] = live.now / gib
