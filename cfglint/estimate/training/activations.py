@@ -343,7 +343,9 @@ def _pieces(plan: Plan, sequence: int) -> int:
 
 def _returned(plan: Plan, architecture: Architecture, tokens: float) -> float:
     """Bytes of the logits that a model under autocast returns to a trainer that computes the loss itself."""
-    if plan.scoring is None or plan.scoring.tiles or plan.autocast is None:
+    # transformers 4 enters autocast around ``compute_loss`` too
+    smoothed = plan.loss_kernel == "smoothed" and plan.transformers_5
+    if plan.autocast is None or not (smoothed or (plan.scoring is not None and not plan.scoring.tiles)):
         return 0.0
     size = DTYPE_BYTES[plan.autocast] + (4 if plan.model_widens_logits else 0)
     return tokens * architecture.vocab_size / plan.tensor_parallel * size
