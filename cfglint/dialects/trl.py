@@ -124,10 +124,16 @@ _OTHERS = frozenset({
 """Keys of trainers that share names with TRL: open-instruct, LLaMA-Factory, ms-swift, Axolotl, verl …"""
 
 
+_SFT_LOSSES: Final = frozenset({"nll", "dft", "chunked_nll"})
+"""``loss_type`` of ``SFTConfig``; the other trainers have others (``trl/trainer/*_config.py``)."""
+
+
 def trainer_of(facts: FactReader, hint: str = "") -> tuple[str, str | None]:
     """The trainer and the key that shows it (None: nothing does)."""
     if hint:
         return hint, None
+    if text(facts.value("loss_type")) in _SFT_LOSSES:
+        return "sft", "loss_type"
     preference = facts.has("beta", "loss_type", "max_prompt_length", "max_completion_length")
     for trainer, keys in _TRAINER_KEYS:
         if trainer == "sft" and preference:

@@ -107,6 +107,34 @@ def test_defaults_by_version(read: Read) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("keys", "kernels"),
+    [
+        ("loss_type: nll\n", ["fused_linear", "torch", "torch"]),
+        ("loss_type: dft\n", ["fused_linear", "selective", "selective"]),
+        ("loss_type: chunked_nll\n", ["checkpointed"]),
+        ("use_liger_kernel: true\n", ["fused_linear"]),
+        ("label_smoothing_factor: 0.1\nuse_liger_kernel: true\n", ["smoothed", "fused_linear"]),
+        ("label_smoothing_factor: 0.0\n", ["fused_linear", "checkpointed", "torch"]),
+    ],
+)
+def test_which_loss_supervised_fine_tuning_takes(read: Read, keys: str, kernels: list[str]) -> None:
+    """By release where the settings leave it to TRL: since 1.15 every ``loss_type`` goes through the fused head."""
+    facts = read(BASE + "packing: false\n" + keys).facts
+    assert [fact.value for fact in facts.statements("loss_kernel")] == kernels
+    assert facts.value("loss_kernel") == kernels[0]
+
+
+def test_packing_is_free_of_padding_unless_it_wraps(read: Read) -> None:
+    packed = [(f.value, f.describe()) for f in read(BASE + "packing: true\n").facts.statements("padding_free")]
+    assert packed == [(True, "trl >=0.19 default"), (False, "trl <0.19 default")]
+    wrapped = read(BASE + "packing: true\npacking_strategy: wrapped\n").facts
+    assert [fact.value for fact in wrapped.statements("padding_free")] == [False, False]
+    assert read(BASE + "packing: false\n").facts.fact("padding_free") is None
+    stated = read(BASE + "packing: false\npadding_free: true\n").facts.fact("padding_free")
+    assert stated is not None and stated.value is True
+
+
 def test_bf16_off_stays_off(read: Read) -> None:
     assert read(BASE + "packing: true\nbf16: false\n").facts.value("compute_dtype") == "none"
 
