@@ -1,6 +1,6 @@
 """Draw steps of TRL's preference and RL trainers for ``preference_oracle.py``, and score the estimator on what it measures.
 
-usage: preference_cases.py draw [--seed N] [--cases N] [--trainers dpo,kto] > cases.jsonl
+usage: preference_cases.py draw [--seed N] [--cases N] [--trainers dpo,kto] [--layers N] [--tokens N] > cases.jsonl
        trl-env/bin/python benchmarks/preference_oracle.py < cases.jsonl > measured.jsonl
        preference_cases.py score measured.jsonl [--worst N]
        preference_cases.py keep measured.jsonl [...] > tests/estimate/preference_steps.json
@@ -74,6 +74,14 @@ def draw(seed: int, cases: int, trainers: tuple[str, ...]) -> Iterator[dict[str,
             if case["reference"] == "model":
                 case["reference"] = "adapter"
         yield case
+
+
+def smaller(case: dict[str, Any], layers: int, tokens: int) -> dict[str, Any]:
+    """The case with at most so many layers, and tokens in a micro-batch: what remains weighs the loss more."""
+    case = {**case, "config": cut(case["config"], layers)}
+    while case["seq"] * case["micro_batch"] > tokens:
+        case.update(seq=case["seq"] // 2, completion=case["completion"] // 2)
+    return case
 
 
 def job_of(case: dict[str, Any]) -> dict[str, Any]:
@@ -167,6 +175,8 @@ def main() -> None:
     drawing.add_argument("--seed", type=int, default=1130)
     drawing.add_argument("--cases", type=int, default=100)
     drawing.add_argument("--trainers", default=",".join(TRAINERS))
+    drawing.add_argument("--layers", type=int, default=10**6)
+    drawing.add_argument("--tokens", type=int, default=10**9)
     scoring = kinds.add_parser("score")
     scoring.add_argument("file", type=Path)
     scoring.add_argument("--worst", type=int, default=0)
@@ -179,7 +189,7 @@ def main() -> None:
         keep(args.files)
         return
     for case in draw(args.seed, args.cases, tuple(args.trainers.split(","))):
-        print(json.dumps(case))
+        print(json.dumps(smaller(case, args.layers, args.tokens)))
 
 
 if __name__ == "__main__":
