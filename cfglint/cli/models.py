@@ -308,7 +308,7 @@ def shape_rows(architecture: Architecture) -> list[tuple[str, str]]:
         shape += f", MLP {a.intermediate_size:,}"
     rows = [("shape", shape)]
     if a.num_attention_heads:
-        heads = f"{a.num_attention_heads} heads of {a.head_dim}"
+        heads = f"{a.num_attention_heads} heads" + (f" of {a.head_dim}" if a.head_dim else "")
         if a.mla is None and a.num_key_value_heads != a.num_attention_heads:
             heads += f", {a.num_key_value_heads} for keys and values"
         windows = sorted({layer.window for layer in a.layers if layer.window})

@@ -142,9 +142,8 @@ def hymba_plan(c: Config) -> tuple[Slot, ...]:
     """``global_attn_idx`` names the full layers; in ``kv_reuse_group`` every layer but the first reuses its keys and values."""
     full = c.indexes("global_attn_idx") or frozenset()
     window = c.get("attn_window_size", c.get("sliding_window"))
-    reusing = {
-        index for group in c.sequence("kv_reuse_group") or () if isinstance(group, (list, tuple)) for index in group[1:]
-    }
+    groups = [group for group in c.sequence("kv_reuse_group") or () if isinstance(group, (list, tuple))]
+    reusing = {index for group in groups for index in group[1:] if isinstance(index, int)}
     slots = []
     for index in range(c.size("num_hidden_layers")):
         part = "reusing" if index in reusing else "own"
@@ -200,7 +199,7 @@ def flash_plan(c: Config) -> tuple[Slot, ...]:
         "a": Slot("full_attention", "none"),
         "f": Slot("none", "dense"),
     }
-    if named is None or len(named) != count or any(kind not in slots for kind in named):
+    if named is None or len(named) != count or any(kind not in tuple(slots) for kind in named):
         raise UnknownArchitecture("layer_types does not name each of the num_hidden_layers as deltanet, m2, a or f")
     return tuple(slots[kind] for kind in named)
 

@@ -237,9 +237,9 @@ def gpt_oss_puzzle(c: Config) -> Body:
         Config({**c.raw, **block} if isinstance(block, dict) else {}, c.model_type, nested=True) for block in blocks
     ]
     counts = [block.size("num_local_experts") for block in inner]
-    windows = [block.get("sliding_window") for block in inner]
+    windows = [None if block.get("sliding_window") is None else block.size("sliding_window") for block in inner]
     slots = tuple(
-        Slot("sliding_attention" if window else "full_attention", "moe", window or None, ffn=str(count))
+        Slot("sliding_attention" if window else "full_attention", "moe", window, ffn=str(count))
         for count, window in zip(counts, windows, strict=True)
     )
     feeds = {str(count): SoManyExperts(**vars(GPT_OSS_EXPERTS), count=count) for count in counts}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
-from math import isqrt
+from itertools import count, islice
 from typing import Any
 
-from cfglint.catalog.architecture import Tensor, UnknownArchitecture
+from cfglint.catalog.architecture import ImpossibleArchitecture, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config, divide, whole
 from cfglint.catalog.families.delta import streams
 from cfglint.catalog.families.hybrid import QWEN3_5, delta_plan
@@ -35,33 +34,48 @@ class SparseAttention(Attention):
 
 def gated_residual(c: Config, where: Where, *, inject: bool) -> Iterator[Tensor]:
     """``hc_count`` residual streams, mixed through a low rank."""
-    count, rank = c.size("hc_count", 4), c.size("hc_lowrank", 320)
-    wide = count * c.size("hidden_size")
+    copies, rank = c.size("hc_count", 4), c.size("hc_lowrank", 320)
+    wide = copies * c.size("hidden_size")
     yield from norm("hc_norm", wide, where)
     yield from linear("input_mix_weight_down", rank, wide, "other", where)
     yield from linear("input_mix_weight_up", wide, rank, "other", where)
     if inject:
-        yield from linear("block_inject_weight", count, wide, "other", where)
+        yield from linear("block_inject_weight", copies, wide, "other", where)
 
 
-def primes_from(start: int) -> Iterator[int]:
-    number = max(start, 2)
-    while True:
-        if number == 2 or (number % 2 and all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))):
-            yield number
-        number += 1
+WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+MOST_TABLES = 4096
+"""More tables than a model has heads and layers for; no more primes than these are sought."""
+
+
+def is_prime(number: int) -> bool:
+    """Miller and Rabin's test, which these witnesses decide for every number below 2**64."""
+    if number < 2 or any(number % prime == 0 for prime in WITNESSES):
+        return number in WITNESSES
+    twos = ((number - 1) & (1 - number)).bit_length() - 1
+    odd = (number - 1) >> twos
+    return all(
+        pow(witness, odd, number) == 1 or any(pow(witness, odd << step, number) == number - 1 for step in range(twos))
+        for witness in WITNESSES
+    )
 
 
 def hashed_ngrams(c: Config) -> Iterator[Tensor]:
     """Per-layer embeddings of hashed n-grams: a table for every head, each of another prime size, in one matrix."""
-    layers = sorted(c.indexes("ple_layer_ids") or ())
+    layers, depth = sorted(c.indexes("ple_layer_ids") or ()), c.size("num_hidden_layers")
+    if not layers:
+        return
+    if not 1 <= layers[0] <= layers[-1] <= depth:
+        raise ImpossibleArchitecture(f"ple_layer_ids names a layer that is none of the {depth}, counted from one")
     hidden, wide = c.size("hidden_size"), c.size("hc_count", 4) * c.size("hidden_size")
     heads = (c.size("ngram_size", 3) - 1) * c.size("heads_per_ngram", 8)
+    if not 1 <= heads * len(layers) <= MOST_TABLES:
+        raise ImpossibleArchitecture(f"ngram_size and heads_per_ngram make {heads} tables in each of ple_layer_ids")
     total = c.size("ple_embed_dim", hidden)
     width = divide("ple_embed_dim", total, "the heads of all n-grams", heads)
     padding = c.size("make_ngram_vocab_size_divisible_by", 128)
-    sizes = primes_from(c.size("ngram_vocab_size_base", 20_000_000))
-    for layer in layers:  # counted from one
+    sizes = filter(is_prime, count(c.size("ngram_vocab_size_base", 20_000_000)))
+    for layer in layers:
         where = Where("decoder", (layer - 1,))
         rows = -(-sum(islice(sizes, heads)) // padding) * padding
         yield from matrix("ngram_embedding", (rows, width), "embedding", where)
@@ -120,13 +134,13 @@ SHARING = ("sliding_attention", "index", "source_1", "source_2")
 
 def sharing_plan(c: Config) -> tuple[Slot, ...]:
     """Every layer has a window; the sources' compressed keys and the indexers' choices serve the layers that follow."""
-    count, window = c.size("num_hidden_layers"), c.size("sliding_window")
+    depth, window = c.size("num_hidden_layers"), c.size("sliding_window")
     ratios = c.sequence("compress_ratios")
     sources, indexers = (set(c.indexes(f"{what}_source_layer_ids") or ()) for what in ("kv", "index"))
-    if ratios is None or len(ratios) < count:
+    if ratios is None or len(ratios) < depth:
         raise UnknownArchitecture("compress_ratios does not name each of the num_hidden_layers")
     slots = []
-    for index in range(count):
+    for index in range(depth):
         if index in sources:
             part = f"source_{whole('compress_ratios', ratios[index], at_least=1)}"
             if part not in SHARING:
@@ -148,14 +162,20 @@ def engrams(c: Config, where: Where) -> Iterator[Tensor]:
         raise UnknownArchitecture("engram_num_embeddings does not state a size for each of engram_layer_ids")
     if not layers:
         return
-    hidden, count, width = c.size("hidden_size"), c.size("hc_mult"), c.size("engram_head_dim")
-    inner = (c.size("engram_max_ngram_size") - 1) * c.size("engram_n_heads") * width
+    hidden, copies, width = c.size("hidden_size"), c.size("hc_mult"), c.size("engram_head_dim")
+    lengths, depth = c.size("engram_max_ngram_size") - 1, c.size("num_hidden_layers")
+    if not lengths:
+        raise ImpossibleArchitecture("engram_max_ngram_size is 1, a single token")
+    inner = lengths * c.size("engram_n_heads") * width
     for layer, size in zip(layers, rows, strict=True):
-        at = Where("decoder", (whole("engram_layer_ids", layer, at_least=0),))
+        index = whole("engram_layer_ids", layer, at_least=0)
+        if index >= depth:
+            raise ImpossibleArchitecture(f"engram_layer_ids names layer {index} of {depth}")
+        at = Where("decoder", (index,))
         yield from matrix("embed", (whole("engram_num_embeddings", size, at_least=1), width), "embedding", at)
-        yield from vector("q_weight", count * hidden, "other", at)
-        yield from vector("k_weight", count * hidden, "other", at)
-        yield from linear("wkv", (count + 1) * hidden, inner, "other", at)
+        yield from vector("q_weight", copies * hidden, "other", at)
+        yield from vector("k_weight", copies * hidden, "other", at)
+        yield from linear("wkv", (copies + 1) * hidden, inner, "other", at)
 
 
 FAMILIES: dict[str, Family] = {
