@@ -180,7 +180,8 @@ def _dense_mask(plan: Plan) -> bool:
     to repeated keys and values (``integrations/sdpa_attention.py``). So do padded rows: chosen and rejected answers, and
     sampled ones, are of unequal length.
     """
-    return plan.packing or plan.flattens or (plan.objective in PREFERENCE and plan.rows > 1)
+    padded = plan.objective in PREFERENCE and plan.rows > 1
+    return padded or (plan.finds_packed and (plan.packing or plan.flattens))
 
 
 def _adapted(layer: Layer, numerics: Numerics) -> bool:

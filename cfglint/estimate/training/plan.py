@@ -243,6 +243,12 @@ class Plan:
         return self.profile.modeling and found is not None and found < (4, 54)
 
     @property
+    def finds_packed(self) -> bool:
+        """Packed samples are told apart by their positions: not before transformers 4.53."""
+        found = self.transformers_release
+        return found is None or found >= (4, 53)
+
+    @property
     def contiguous_queries(self) -> bool:
         """sdpa gets contiguous queries: in transformers 4.48 to 4.55 (``integrations/sdpa_attention.py``)."""
         found = self.transformers_release
