@@ -68,7 +68,10 @@ class Batches:
                 yield {"input_ids": ids, "labels": ids.clone(), "position_ids": positions}
             else:
                 ids = torch.randint(0, 100, (rows, length))
-                yield {"input_ids": ids, "labels": ids.clone(), "attention_mask": torch.ones_like(ids)}
+                batch = {"input_ids": ids, "labels": ids.clone(), "attention_mask": torch.ones_like(ids)}
+                if self.case["config"].get("decoder_start_token_id") is not None:
+                    batch["decoder_input_ids"] = ids.clone()  # as the collator of sequence-to-sequence data makes them
+                yield batch
 
 
 class NoKernel:
