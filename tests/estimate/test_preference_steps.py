@@ -111,3 +111,14 @@ def test_kto_puts_each_sample_through_the_model_once() -> None:
     step = next(s for s in STEPS if s["job"]["method"] == "kto")
     assert resolve(training_job(step)).rows == step["job"]["micro_batch_size"]
     assert resolve(training_job(step, method="dpo")).rows == 2 * step["job"]["micro_batch_size"]
+
+
+def test_components_say_what_a_preference_run_holds() -> None:
+    step = next(
+        s for s in STEPS if s["job"]["name"].startswith("dpo of TRL 1.16.0") and s["job"]["reference"] == "model"
+    )
+    rows = {row.name: row for row in estimate_training(training_job(step)).memory.components}
+    assert rows["weights"].formula.endswith("and the reference: 1 of the same size")
+    assert "pairs × " in rows["activations"].formula
+    earlier = estimate_training(training_job(step, framework_version="1.8.0")).memory.components
+    assert any("whole logits, gather and logsumexp" in row.formula for row in earlier)

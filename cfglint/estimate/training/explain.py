@@ -19,7 +19,7 @@ from cfglint.estimate.training.states import (
 from cfglint.estimate.training.tape import DTYPE_BYTES
 
 _FACTS = {
-    "weights": ("weight_dtype", "quantization", "fsdp", "zero_stage", "tensor_parallel_size"),
+    "weights": ("weight_dtype", "quantization", "reference", "fsdp", "zero_stage", "tensor_parallel_size"),
     "masters": ("master_weights", "zero_stage"),
     "optimizer": ("optimizer", "zero_stage", "fsdp", "offload_optimizer"),
     "gradients": ("method", "gradient_accumulation_steps", "zero_stage", "fsdp"),
@@ -91,6 +91,9 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{split}"
     if plan.adapter:
         weights += f" + adapters {billions(trainable)} × {trained_bytes(plan, parameters):.3g} bytes"
+    if plan.frozen_copies:
+        beside = "the reference" if plan.reference == "model" else "models that are not trained"
+        weights += f", and {beside}: {plan.frozen_copies} of the same size"
     rows.append(("weights", states.weights, weights))
     if states.masters:
         rows.append(("masters", states.masters, f"{billions(trainable)} × {states.master_bytes:g} bytes{shard}"))
@@ -99,7 +102,8 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         rows.append(
             ("optimizer", states.optimizer, f"{billions(trainable)} × {per:.2f} bytes{shard} ({plan.optimizer})")
         )
-    batch = f"{plan.micro_batch} × {plan.local_sequence} tokens"
+    pairs = " pairs" if plan.rows != plan.micro_batch else ""
+    batch = f"{plan.micro_batch}{pairs} × {plan.local_sequence} tokens"
     layers = len(plan.architecture.layers) if plan.architecture else 0
     for name, size in peak.parts.items():
         if size <= 0:
@@ -118,7 +122,10 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
             rows.append((name, size, f"{batch} × {layers} layers ({how}; {plan.attention})"))
         elif name == "logits":
             vocabulary = plan.architecture.vocab_size if plan.architecture else 0
-            rows.append((name, size, f"{batch} × {vocabulary} vocabulary ({plan.loss_kernel})"))
+            kernel = plan.loss_kernel if plan.scoring is None else plan.scoring.described
+            if plan.scores_sequences:
+                kernel, vocabulary = "one score a token", 1
+            rows.append((name, size, f"{batch} × {vocabulary} vocabulary ({kernel})"))
         elif name == "masks":
             rows.append((name, size, f"{batch}, one for all layers ({plan.attention})"))
         else:

@@ -41,6 +41,17 @@ logits, log-softmax row by row on 16-bit ones (``selective_log_softmax``); ``row
 of all logits at once; ``divergence``: between the log-softmaxes of student and teacher (``generalized_jsd_loss``).
 """
 
+FORMS: Final[Mapping[str, str]] = {
+    "tiled": "scored in tiles, no logits as a whole",
+    "tiled_pair": "scored in tiles beside the teacher's, no logits as a whole",
+    "kernel": "whole logits, one kernel",
+    "selective": "whole logits, gather and logsumexp",
+    "rows": "whole logits, log-softmax row by row",
+    "log_softmax": "whole logits and their log-softmax",
+    "divergence": "whole logits of student and teacher",
+}
+"""The forms in words."""
+
 DIVIDES_BY_TEMPERATURE: Final[Releases] = (
     (">=1.14", ""), (">=1.10", "copy"), (">=1.0", "in place"), (">=0.16", "copy"), ("<0.16", ""),
 )  # fmt: skip
@@ -126,6 +137,10 @@ class Scoring:
     def tiles(self) -> bool:
         """No logits exist as a whole."""
         return self.form.startswith("tiled")
+
+    @property
+    def described(self) -> str:
+        return FORMS[self.form]
 
 
 def held_in(releases: Releases, release: str | None) -> str:

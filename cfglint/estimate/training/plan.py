@@ -878,6 +878,8 @@ def _scored(read: Reader, profile: Profile, method: _Method, loss_kernel: str) -
         reference = held_in(by_default, release) if by_default and known else "none"
         if reference == "model" and method.adapter:
             reference = "adapter"
+        if by_default and known:
+            read.note("reference", reference, f"{profile.name} default")
     return {
         "scoring": scoring,
         "earlier_scoring": earlier,
