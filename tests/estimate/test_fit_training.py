@@ -247,3 +247,16 @@ def test_the_help_line_prefers_what_keeps_the_result() -> None:
     assert changes and changes[0].verdict == "fits" and not changes[0].changes_training_result
     tight = fitting_changes(job_of(SMALL, gpu="T4", gpus=1, sequence_length=8192))
     assert tight and all(change.verdict in ("fits", "tight") for change in tight)
+
+
+def test_a_reference_beside_the_policy_can_be_scored_before_training() -> None:
+    job = job_of(method="dpo", gpus=1, micro_batch_size=1, gradient_checkpointing="full")
+    (option,) = next(knob.options for knob in knobs_of(job, resolve(job)) if knob.group == "reference")
+    assert option.facts == {"reference": "precomputed"}
+    assert not option.alters
+    before, after = estimate(job).memory.allocated, estimate(with_facts(job, **option.facts)).memory.allocated
+    assert before is not None
+    assert after is not None
+    assert before.expected - after.expected > 14 * 2**30  # 8 B parameters in 16 bit
+    for other in (job_of(method="grpo", reference="model"), job_of(method="dpo+lora"), job_of()):
+        assert not [knob for knob in knobs_of(other, resolve(other)) if knob.group == "reference"]

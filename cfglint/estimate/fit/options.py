@@ -76,6 +76,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("evaluation", tuple(_evaluation_batches(plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
+        Knob("reference", tuple(_reference(job, plan))),
         Knob("reduction", tuple(each_reduction(plan) if plan.whole_gradients else ())),
         Knob("batch", tuple(_micro_batches(job, plan))),
         Knob("sharding", tuple(_zero(plan))),
@@ -160,6 +161,19 @@ def _trainer_sleeps(job: TrainingJob, plan: Plan) -> Iterator[Option]:
     if rollout is not None and rollout.sleeps and not rollout.trainer_sleeps:
         words = "the trainer's parameters and states on the host while the engine generates"
         yield Option(words, {"trainer_sleeps": True}, cost="they travel over PCIe in every step", rank=1.2)
+
+
+PRECOMPUTES: Final = frozenset({"trl", "axolotl"})
+"""Frameworks with ``precompute_ref_log_probs``; what TRL's trainer scores before training it does not hold afterwards."""
+
+
+def _reference(job: TrainingJob, plan: Plan) -> Iterator[Option]:
+    """The reference's scores made before training, so that no second model stands beside the trained one."""
+    synced = any((r.context.get("trainer_settings") or {}).get("sync_ref_model") for r in job.readings)
+    scored = plan.reference == "model" and plan.objective not in RL_METHODS
+    if scored and plan.profile.name in PRECOMPUTES and not synced:
+        words = "the reference's log-probabilities computed before training"
+        yield Option(words, {"reference": "precomputed"}, cost="one pass over the data first", rank=0.3)
 
 
 def _optimizer_kernel(plan: Plan) -> Iterator[Option]:
