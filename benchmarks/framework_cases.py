@@ -30,7 +30,7 @@ from score_training import training_job
 from cfglint.catalog.models import models, row_to_config
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 

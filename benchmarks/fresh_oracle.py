@@ -29,7 +29,7 @@ from cfglint.catalog.models import architecture_of, models, row_to_config
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.families import ENCODERS, style_of
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 

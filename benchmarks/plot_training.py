@@ -21,7 +21,7 @@ from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.device import regime_of
 from cfglint.estimate.training.intervals import residual_regime
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 

@@ -27,7 +27,8 @@ from score_training import training_job
 from cfglint.catalog.models import find_model, row_to_config
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import PAIRED, resolve
+from cfglint.estimate.training.plan import PAIRED
+from cfglint.estimate.training.resolve import resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 

@@ -20,7 +20,7 @@ from plots import quantile
 from score_training import training_job
 
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.formulas import GIB
 from cfglint.jobs.models import ModelSearch
 

@@ -12,7 +12,7 @@ from cfglint.estimate import estimate
 from cfglint.estimate.fit import Fit, fit, fitting_changes
 from cfglint.estimate.fit.options import knobs_of
 from cfglint.estimate.fit.training import MOST_STACKED, merged
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.jobs.facts import CatalogueOrigin, SettingOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, TrainingJob, with_facts
 

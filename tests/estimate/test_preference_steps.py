@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import GIB
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import ModelFacts, TrainingJob
@@ -122,3 +123,17 @@ def test_components_say_what_a_preference_run_holds() -> None:
     assert "pairs × " in rows["activations"].formula
     earlier = estimate_training(training_job(step, framework_version="1.8.0")).memory.components
     assert any("whole logits, gather and logsumexp" in row.formula for row in earlier)
+
+
+def test_only_a_reference_that_follows_the_policy_finds_its_graph() -> None:
+    """Megatron-SWIFT scores with the reference first: its pass is no moment of the step."""
+    step = next(
+        s for s in STEPS if s["job"]["name"].startswith("dpo of TRL 1.8.0") and s["job"]["reference"] == "model"
+    )
+    plan = resolve(training_job(step))
+    first = replace(plan, profile=replace(plan.profile, reference_follows=False))
+    follows, before = fullest_stage(plan), fullest_stage(first)
+    assert follows is not None
+    assert before is not None
+    assert follows.peak.phases["forward"] > before.peak.phases["forward"]
+    assert follows.peak.phases["load"] == before.peak.phases["load"]

@@ -14,7 +14,7 @@ from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Estimate, Interval
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.estimate.verdict import decide, verdict_for
 from cfglint.jobs.facts import UNKNOWN, CatalogueOrigin, FlagOrigin
 from cfglint.jobs.job import Hardware, ModelFacts, TrainingJob

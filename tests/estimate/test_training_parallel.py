@@ -12,7 +12,7 @@ from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.activations import activations_of
 from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.parameters import count_parameters
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from tests.estimate.test_training import MISTRAL_7B, complete
 
 MEGATRON: dict[str, Any] = {

@@ -17,7 +17,7 @@ from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import GIB
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
 from cfglint.jobs.job import ModelFacts, TrainingJob

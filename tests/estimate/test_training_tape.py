@@ -8,7 +8,7 @@ from cfglint.estimate.training.activations import numerics_of
 from cfglint.estimate.training.blocks import BlockWriter, Delta, Numerics, Scan, Shape, block_footprint
 from cfglint.estimate.training.families import STYLES, Style
 from cfglint.estimate.training.loss import Head, head_footprint
-from cfglint.estimate.training.plan import resolve
+from cfglint.estimate.training.resolve import resolve
 from cfglint.estimate.training.tape import Tape, Value, Weight
 from cfglint.jobs.facts import FlagOrigin
 from cfglint.jobs.job import TrainingJob

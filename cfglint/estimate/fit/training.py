@@ -14,7 +14,8 @@ from cfglint.estimate.fit.search import largest
 from cfglint.estimate.fit.settings import settings_for
 from cfglint.estimate.fit.what_if import WhatIf, capacity_of, need
 from cfglint.estimate.result import GIB, Estimate
-from cfglint.estimate.training.plan import Plan, resolve
+from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.resolve import resolve
 from cfglint.jobs.job import TrainingJob
 
 MOST_SEQUENCES: Final = 4096

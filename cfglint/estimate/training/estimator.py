@@ -16,8 +16,9 @@ from cfglint.estimate.training.intervals import allocated_interval, earlier, fav
 from cfglint.estimate.training.optimizers import optimizer_kind
 from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
-from cfglint.estimate.training.plan import RL_METHODS, Plan, resolve
+from cfglint.estimate.training.plan import RL_METHODS, Plan
 from cfglint.estimate.training.reference import reference_moments
+from cfglint.estimate.training.resolve import resolve
 from cfglint.estimate.training.rollout import described, rollout_of, shared_use
 from cfglint.estimate.training.saving import Saving, saving_of
 from cfglint.estimate.training.sharding import on_compute_stream, windows_of
