@@ -142,6 +142,11 @@ class Profile:
     sequence_parallel: bool = False
     """Tensor-parallel ranks divide the residual stream along the sequence unless the settings say otherwise."""
     norms_follow_autocast: bool = True
+    reference_follows: bool = False
+    """A reference scores each batch of preferences after the policy, whose graph waits; else before it, or before training.
+
+    Megatron-SWIFT, NeMo-RL and NeMo-Aligner score first (``megatron/trainers/dpo_trainer.py``, ``algorithms/dpo.py``).
+    """
     reentrant: bool = False
     """Checkpointed blocks run again before any of their backward does, not when it first needs what they save."""
     log_probabilities: str | Scoring | None = None
@@ -185,6 +190,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         _TRAINER,
         name="trl",
         log_probabilities="trl",
+        reference_follows=True,
         sequence_length=1024,
         evaluates_with_logits="<0.29",
         # 0.7.5 to 0.25 call peft_module_casting_to_bf16 after prepare_model_for_kbit_training (trainer/utils.py), later ones neither
@@ -201,6 +207,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         _TRAINER,
         name="axolotl",
         log_probabilities="1.8",  # pyproject.toml, Nov 2026
+        reference_follows=True,
         micro_batch_size=1,
         evaluation_batch_size=None,
         evaluates_with_logits="always",
@@ -214,6 +221,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         reentrant=True,  # hparams/model_args.py: use_reentrant_gc
         # train/trainer_utils.py get_batch_logps, train/{dpo,kto}/trainer.py: log-softmax of fp32 logits
         log_probabilities=Scoring("log_softmax", widens=True),
+        reference_follows=True,
         evaluates_with_logits="always",
         sequence_length=2048,
         gradient_checkpointing="full",
@@ -227,6 +235,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         micro_batch_size=1,
         # rlhf_trainers/rlhf_mixin.py, grpo_trainer.py: TRL's selective_log_softmax on whole logits
         log_probabilities="1.13",
+        reference_follows=True,
         evaluation_batch_size=1,
         gradient_checkpointing="full",
         compute_dtype="bf16",
@@ -235,6 +244,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "unsloth": replace(
         _TRAINER,
         name="unsloth",
+        reference_follows=True,  # TRL's trainers, patched
         reentrant=True,  # unsloth_zoo gradient_checkpointing.py: an autograd function of its own
         evaluates_with_logits="",  # its loss stays fused outside training
         gradient_checkpointing="full",
@@ -251,6 +261,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "deepspeed": replace(_TRANSFORMERS, name="deepspeed", **_LOOP),
     "torchtune": Profile(
         "torchtune",
+        reference_follows=True,  # recipes/full_dpo_distributed.py
         weight_dtype="bf16",
         gradient_checkpointing="none",
         loss_kernel="chunked",
@@ -368,6 +379,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "openrlhf": replace(
         _OWN_SHARDING,
         name="openrlhf",
+        reference_follows=True,  # trainer/dpo_trainer.py
         weight_dtype="bf16",
         compute_dtype="bf16",
         attention="flash2",

@@ -2,7 +2,7 @@
 
 DPO and KTO score each batch twice: with the policy, whose activations then wait for backward, and with the frozen reference,
 which is a model beside it or the policy with its adapters switched off (TRL ``dpo_trainer.py``, ``kto_trainer.py``: the loss
-calls the reference after the policy). RL trainers score their samples before the step, when nothing waits. Bytes of one rank.
+calls the reference after the policy; ``Profile.reference_follows``). RL trainers score their samples before the step, when nothing waits. Bytes of one rank.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def reference_moments(
     """What is alive of the reference's pass, or a teacher's, moment by moment; none where no pass runs inside the step."""
     teaches = plan.scoring is not None and plan.scoring.form == "tiled_pair"
     references = plan.reference in ("model", "adapter") and plan.objective not in RL_METHODS
-    if not (teaches or references) or plan.profile.offloads_reference:
+    if not (teaches or references) or plan.profile.offloads_reference or not plan.profile.reference_follows:
         return []
     passing = replace(
         plan,
