@@ -27,6 +27,7 @@ def evaluation_of(plan: Plan) -> Plan:
         checkpointing="none",
         offloads_activations=False,
         lora_dropout=0.0,
+        scoring=plan.scoring.without_gradients() if plan.scoring else None,
         evaluating=True,
     )
 

@@ -8,7 +8,7 @@ hidden states decides what the head takes, and has changed four times. Read from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cfglint.jobs.defaults import in_force
@@ -137,6 +137,10 @@ class Scoring:
     def tiles(self) -> bool:
         """No logits exist as a whole."""
         return self.form.startswith("tiled")
+
+    def without_gradients(self) -> Scoring:
+        """The same where no backward comes: neither a cross entropy nor a row leaves anything behind."""
+        return replace(self, measures_chosen=False, graph=False)
 
     @property
     def described(self) -> str:

@@ -33,7 +33,6 @@ def reference_moments(
         # a teacher is a model of its own, whose weights autocast caches as it does trained ones
         adapter=plan.adapter and not teaches,
         adapters_off=plan.adapter,
-        # without gradients a cross entropy leaves nothing behind, nor does a row
-        scoring=replace(plan.scoring, measures_chosen=False, graph=False) if plan.scoring else None,
+        scoring=plan.scoring.without_gradients() if plan.scoring else None,
     )
     return forward_moments(activations_of(passing, architecture, layers, last, cuda), windows, False)
