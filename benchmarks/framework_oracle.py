@@ -1,6 +1,6 @@
 """Measure the live tensors of one real training step of litgpt, torchtune or torchtitan, without a GPU.
 
-usage: PYTHONPATH=FOLDER framework-env/bin/python framework_oracle.py run < cases.jsonl > measured.jsonl
+usage: PYTHONPATH=FOLDER[:FOLDER] framework-env/bin/python framework_oracle.py < cases.jsonl > measured.jsonl
 
 Runs the framework's own model, loss, checkpointing and torch's own optimizer in the order of its shipped training loop,
 under ``FakeTensorMode``: shapes, dtypes and lifetimes are real, storage is not. A case is one JSON line (see
@@ -9,8 +9,12 @@ under ``FakeTensorMode``: shapes, dtypes and lifetimes are real, storage is not.
 The environment, once, and each release of a framework in a folder of its own, which ``PYTHONPATH`` then names:
 
     python -m venv framework-env
-    framework-env/bin/pip install torch==2.13.0 torchao==0.18.0 lightning omegaconf tiktoken blobfile sentencepiece datasets
+    framework-env/bin/pip install torch==2.13.0 lightning omegaconf tiktoken blobfile sentencepiece datasets tensorboard
+    framework-env/bin/pip install kagglehub einops triton torchdata tyro
     framework-env/bin/pip install --no-deps --target litgpt-0.5.13 litgpt==0.5.13
+    framework-env/bin/pip install --no-deps --target torchtune-0.6.1 torchtune==0.6.1
+    framework-env/bin/pip install --no-deps --target torchao-0.9.0 torchao==0.9.0      # beside torchtune, which takes NF4 from it
+    framework-env/bin/pip install --no-deps --target torchtitan-0.2.2 torchtitan==0.2.2
 
 What it is not is said in ``../shared/oracle/README.md``: no allocator, no CUDA context, the CPU's kernels.
 """
