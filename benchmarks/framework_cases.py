@@ -1,6 +1,6 @@
 """Training steps of other frameworks than transformers, and how far the estimate is from what the oracle measures of them.
 
-usage: framework_cases.py list litgpt|torchtune|torchtitan > cases.jsonl
+usage: framework_cases.py list litgpt|torchtune|torchtune-sharded|torchtitan > cases.jsonl
        framework_cases.py draw litgpt|torchtune|torchtitan [--seed N] [--cases N] > cases.jsonl
        PYTHONPATH=FOLDER framework-env/bin/python framework_oracle.py < cases.jsonl > measured.jsonl
        framework_cases.py score measured.jsonl... [--worst N]
@@ -19,7 +19,7 @@ import random
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,23 @@ def torchtune_cases() -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
+def torchtune_sharded_cases() -> Iterator[dict[str, Any]]:
+    """Full fine-tuning over eight ranks; the configs of Llama 3 name embedding and head in ``custom_sharded_layers``."""
+    ends = ["tok_embeddings", "output"]
+    number = 0
+    for builder in ("llama3", "llama2", "qwen2"):
+        for checkpointing, loss in product(("none", "full"), ("chunked", "torch")):
+            for wraps in ([], ends) if builder != "qwen2" else ([],):
+                for accumulate, batch, length in ((False, 1, 512), (True, 2, 2048))[: 2 if loss == "chunked" else 1]:
+                    yield {
+                        "name": f"torchtune fsdp {builder} {number}", "framework": "torchtune", "builder": builder,
+                        "config": config_of(TORCHTUNE[builder], 4), "autocast": None, "weights": "bf16", "method": "full",
+                        "optimizer": "adamw_fused", "grad_ckpt": checkpointing, "loss": loss, "accumulate": accumulate,
+                        "micro_batch": batch, "seq": length, "fsdp": 8, "wraps": wraps,
+                    }  # fmt: skip
+                    number += 1
+
+
 def torchtitan_cases() -> Iterator[dict[str, Any]]:
     for index, name in enumerate(TORCHTITAN):
         for number, (kind, every) in enumerate((("none", "op"), ("selective", "op"), ("full", "op"), ("selective", 2))):
@@ -202,7 +219,12 @@ def drawn(framework: str, seed: int, cases: int) -> Iterator[dict[str, Any]]:
         yield case
 
 
-CASES = {"litgpt": litgpt_cases, "torchtune": torchtune_cases, "torchtitan": torchtitan_cases}
+CASES = {
+    "litgpt": litgpt_cases,
+    "torchtune": torchtune_cases,
+    "torchtune-sharded": torchtune_sharded_cases,
+    "torchtitan": torchtitan_cases,
+}
 
 
 def job_of(case: dict[str, Any]) -> dict[str, Any]:
@@ -228,6 +250,8 @@ def job_of(case: dict[str, Any]) -> dict[str, Any]:
         job["quantization"] = "nf4-double"
     if case.get("fsdp"):
         job.update(fsdp="full_shard", fsdp_version=2)
+    if "wraps" in case:
+        job["fsdp_wraps_ends"] = bool(case["wraps"])
     return job
 
 
@@ -281,7 +305,7 @@ def main() -> None:
     listing = kinds.add_parser("list")
     listing.add_argument("framework", choices=sorted(CASES))
     drawing = kinds.add_parser("draw")
-    drawing.add_argument("framework", choices=sorted(CASES))
+    drawing.add_argument("framework", choices=sorted(OTHERS))
     drawing.add_argument("--seed", type=int, default=1)
     drawing.add_argument("--cases", type=int, default=24)
     scoring = kinds.add_parser("score")

@@ -279,6 +279,9 @@ def torchtune(case: dict[str, Any], mesh: Any) -> Iterator[Any]:
         model.set_num_output_chunks(loss_of.num_output_chunks)
     else:
         loss_of = torch.nn.CrossEntropyLoss()
+    if mesh is not None:  # ``full_finetune_distributed.py``, with the configs' ``custom_sharded_layers``
+        condition = partial(training.get_shard_conditions, names_to_match=case["wraps"])
+        training.shard_model(model, [condition], cpu_offload=False, dp_mesh=mesh)
     optimizer = optimizer_of(case, trained(model))
     ignored = torch.full((case["micro_batch"], 1), -100)
 

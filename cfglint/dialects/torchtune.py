@@ -195,6 +195,9 @@ def _state_batch(facts: ResolvingReader) -> None:
 
 
 def _state_memory(facts: ResolvingReader) -> None:
+    apart = texts(facts.node("custom_sharded_layers"))
+    if apart is not None:
+        facts.state("fsdp_wraps_ends", {"tok_embeddings", "output"} <= set(apart), "custom_sharded_layers")
     on = boolean(facts.value("enable_activation_checkpointing"))
     mode = text(facts.value("ac_mode"))
     if mode in ("full", "selective"):

@@ -197,6 +197,7 @@ class TrainingJob(Job):
     zero_stage = FactField[int]()
     fsdp = FactField[str]("full_shard, shard_grad_op, hybrid_shard, no_shard, none")
     fsdp_version = FactField[int]()
+    fsdp_wraps_ends = FactField[bool]("embedding and head are FSDP units of their own")
     offload_optimizer = FactField[str]("none, cpu, nvme")
     offload_parameters = FactField[str]("none, cpu, nvme")
     reduces_each_micro_step = FactField[bool]("gradients are reduced in every micro-step of an accumulation")

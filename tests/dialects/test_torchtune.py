@@ -97,6 +97,12 @@ def test_dimensions_given_in_the_file_make_a_model(read: Read) -> None:
     assert model["intermediate_size"] == 1536
 
 
+def test_embedding_and_head_as_units_of_their_own(read: Read) -> None:
+    for layers, apart in (("['tok_embeddings', 'output']", True), ("['tok_embeddings']", False)):
+        facts = read(config("llama3_1_8b") + f"custom_sharded_layers: {layers}\n").facts
+        assert facts.value("fsdp_wraps_ends") is apart
+
+
 def test_every_second_layer_checkpointed(read: Read) -> None:
     facts = read(config() + "ac_mode: selective\nac_option: 2\n").facts
     assert (facts.value("gradient_checkpointing"), facts.value("checkpoint_every")) == ("selective", 2)

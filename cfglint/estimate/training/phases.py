@@ -149,7 +149,7 @@ def walk(
             gradients=held,
             activations=kept + (head.input if head.saves_input else 0.0),
             logits=head.backward if sharded or not accumulating else head.backward_accumulating,
-            gathered=windows.outer_at_loss + windows.head + (everything or windows.block * windows.head_blocks),
+            gathered=windows.outer_in_its_backward + windows.head + (everything or windows.block * windows.head_blocks),
         )
         if windows.head:
             grown += head.gradients * gradient_share

@@ -276,6 +276,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         may_fuse_backward=True,
         # modules/attention.py, models/phi3, models/gemma2; modules/transformer.py ``unembed``
         expands_kv="always",
+        loss_outside=True,
         splits_projections=True,
         composes_capped=True,
         caps_before_head=True,

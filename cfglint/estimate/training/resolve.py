@@ -91,7 +91,7 @@ def resolve(job: TrainingJob) -> Plan:
         and in_force(">=0.30", library_release(read, profile, "accelerate")),
         norm_kernel=_norm_kernel(read, profile),
         checkpoint_every=read.count("checkpoint_every", None) if checkpointing == "selective" else None,
-        wraps_ends=in_release(read, profile, profile.wraps_ends),
+        wraps_ends=read.flag("fsdp_wraps_ends", in_release(read, profile, profile.wraps_ends)),
         expands_kv=in_release(read, profile, profile.expands_kv),
         caps_chunks=_caps_chunks(read, profile),
         keeps_packed_inputs=packed_inputs_kept(read, method.quantization, profile),
