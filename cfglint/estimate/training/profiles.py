@@ -46,6 +46,8 @@ class Profile:
     """``modeling`` (as in transformers), ``fused`` (saves its input), ``float`` (all in fp32, cast at the end)."""
     modeling_norms: str = ""
     """Releases whose norms were as in transformers all the same."""
+    torch_norms: bool = False
+    """Norms are ``torch.nn.RMSNorm``, which is one kernel on CUDA since torch 2.9."""
     joins_qkv: bool = False
     """One projection makes queries, keys and values of any model, and keys and values are repeated to all heads (litgpt)."""
     composes_capped: bool = False
@@ -297,6 +299,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         optimizer="adamw_torch_fused",
         gradient_checkpointing="selective",
         norm_kernel="fused",
+        torch_norms=True,
         rotary_kernel="modeling",
         modeling=False,
         norms_follow_autocast=False,

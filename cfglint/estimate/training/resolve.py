@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cfglint.estimate.batch import derived_accumulation
 from cfglint.estimate.training.losses import evaluation_loss_kernel_of, flattens_samples, loss_kernel_of, scoring_facts
@@ -270,10 +271,20 @@ def _mixes_units(read: Reader, profile: Profile) -> bool:
     return bool(profile.mixes_units) and release is not None and in_force(profile.mixes_units, release)
 
 
+COMPOSED_NORMS: Final = ((">=2.6,<2.7", "modeling"), (">=2.7,<2.9", "float"))
+"""What ``torch.nn.RMSNorm`` was composed of before CUDA had one kernel for it, by torch's release: saved tensors of each."""
+
+
 def _norm_kernel(read: Reader, profile: Profile) -> str:
     release = release_of(read, profile)
-    composed = profile.modeling_norms and release is not None and in_force(profile.modeling_norms, release)
-    return "modeling" if composed else profile.norm_kernel
+    if profile.modeling_norms and release is not None and in_force(profile.modeling_norms, release):
+        return "modeling"
+    torch = (read.job.versions.get("torch") or "").removeprefix("==") if profile.torch_norms else ""
+    if torch[:1].isdigit():
+        return next((kernel for releases, kernel in COMPOSED_NORMS if in_force(releases, torch)), profile.norm_kernel)
+    if profile.torch_norms and not read.flag("compile", False):
+        read.loose.add("torch")
+    return profile.norm_kernel
 
 
 def _caps_chunks(read: Reader, profile: Profile) -> bool:
