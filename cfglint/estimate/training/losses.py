@@ -36,12 +36,16 @@ def loss_kernel_of(read: Reader, profile: Profile, method: Method, default: str)
     """Stated, or the framework's.
 
     torchtitan compiled the loss with the model from 22 October to 18 December 2024, and does since 2 April 2025 and so in
-    every release (``train.py``, ``components/loss.py``); measured runs of an unknown state are from between.
+    every release (``train.py``, ``components/loss.py``); measured runs of an unknown state are from between. Its recipes
+    since 0.3 put head, loss and their backward through in eight pieces of the sequence (``ChunkedLossWrapper``).
 
     TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known.
     """
+    own = stated_release_of(read)
+    if profile.fuses_loss and own is not None and in_force(profile.fuses_loss, own):
+        return read.text("loss_kernel", "fused_linear", f"{profile.name} {own}") or "fused_linear"
     if profile.compiles_loss and read.flag("compile", False) and read.job.value("loss_kernel") is None:
-        if stated_release_of(read) is not None:
+        if own is not None:
             read.note("loss_kernel", "compiled", default)
             return "compiled"
         read.loose.add("loss_kernel")

@@ -112,6 +112,8 @@ class Profile:
     """Tensor parallelism is by transformers' plans: every rank has the whole embedding, and all logits."""
     parallel_loss: bool = False
     """Under tensor parallelism the loss is torch's ``loss_parallel`` of DTensors."""
+    fuses_loss: str = ""
+    """Releases that never make whole logits unless the settings say so."""
     compiles_loss: bool = False
     """``compile`` covers the loss too."""
     checkpoints_inside_units: bool = False
@@ -303,6 +305,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         rotary_kernel="modeling",
         modeling=False,
         norms_follow_autocast=False,
+        fuses_loss=">=0.3",
         compiles_loss=True,
     ),
     # litgpt/model.py: RMSNorm in fp32 to its end, one projection of queries, keys and values; finetune/lora.py: the list of logit chunks
