@@ -82,6 +82,7 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     elements = head.tokens * head.vocabulary
     weight = _weight(writer, head)
     logits = _logits(writer, hidden, weight, head, elements)
+    tape.divide()
     if style.own_loss:
         return tape.footprint(x, _own_loss(writer, logits, head))
     if head.kernel == "compiled":
@@ -216,6 +217,7 @@ def _chunked(writer: BlockWriter, hidden: Value, head: Head) -> Value:
         logits = tape.linears(tape.split(hidden, *[hidden.elements / head.chunks] * head.chunks), weight, piece)
     if head.caps_chunks or head.splits_logits:
         logits = tuple(_capped(writer, part) for part in logits)
+    tape.divide()
     if before is not None:
         # converted when the model returns them, and bound to the loop's name in place of those of the micro-step before
         wide = tuple(tape.to(part, "fp32") for part in logits)

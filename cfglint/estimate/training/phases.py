@@ -144,13 +144,15 @@ def walk(
                 logits=head.saved,
                 gathered=windows.outer + windows.outer_buffer,
             )
-        consider(
-            "backward",
-            gradients=held,
-            activations=kept + (head.input if head.saves_input else 0.0),
-            logits=head.backward if sharded or not accumulating else head.backward_accumulating,
-            gathered=windows.outer_in_its_backward + windows.head + (everything or windows.block * windows.head_blocks),
-        )
+        at_head = kept + (head.input if head.saves_input else 0.0)
+        blocks = windows.head + (everything or windows.block * windows.head_blocks)
+        whole = head.backward if sharded or not accumulating else head.backward_accumulating
+        moments = [(whole, windows.outer)]
+        if windows.frees_outer:
+            # the outer unit is gathered again for the projection alone
+            moments = [(head.backward_of_loss, 0.0), (head.backward_of_projection, windows.outer)]
+        for logits, outer in moments:
+            consider("backward", gradients=held, activations=at_head, logits=logits, gathered=outer + blocks)
         if windows.head:
             grown += head.gradients * gradient_share
         elif not sharded:

@@ -39,8 +39,6 @@ class Windows:
 
     outer: float = 0.0
     """Gathered parameters outside the blocks."""
-    gathers_again: bool = False
-    """Backward of the head, for which it is gathered again, takes more than that of the loss: logits in pieces."""
     frees_outer: bool = False
     """The outer group is resharded before the loss, which is computed outside the model."""
     outer_buffer: float = 0.0
@@ -86,10 +84,6 @@ class Windows:
     @property
     def outer_at_loss(self) -> float:
         return 0.0 if self.frees_outer else self.outer
-
-    @property
-    def outer_in_its_backward(self) -> float:
-        return self.outer if self.gathers_again else self.outer_at_loss
 
 
 def stored_bytes(plan: Plan) -> float:
@@ -152,7 +146,6 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
             outer=outer * gathered,
             outer_buffer=outer * gathered,
             frees_outer=plan.profile.loss_outside,
-            gathers_again=plan.loss_kernel == "chunked",
             block=block * gathered,
             copied_blocks=2 + beside,
             forward_blocks=1 + beside,

@@ -104,6 +104,9 @@ class Footprint:
     gradients: float
     input: float
     output: float
+    backward_of_loss: float = 0.0
+    """The part of ``backward`` behind the projection to logits, and that of the projection and before."""
+    backward_of_projection: float = 0.0
     held: float = 0.0
     """Kept by the caller until backward ends; part of ``saved``."""
     waiting: float = 0.0
@@ -135,6 +138,9 @@ class Tape:
         self._joins: set[int] = set()
         """Nodes that join the gradients of several outputs instead of adding them."""
         self._held: set[int] = set()
+        self._boundary = 0
+        """The first node behind the projection to logits."""
+        self._behind = 0.0
         self._transposed: set[int] = set()
         """Nodes whose gradients come as views, so that the first sum of two is a new tensor."""
         self._lingering: set[int] = set()
@@ -160,6 +166,10 @@ class Tape:
         at = len(self._nodes) - 1
         for value in values:
             self._kept.append((value.storage, at))
+
+    def divide(self) -> None:
+        """What follows is the loss: its backward runs before parameters of what comes before are gathered again."""
+        self._boundary = len(self._nodes)
 
     def hold(self, value: Value) -> None:
         """The caller keeps this tensor through backward."""
@@ -351,14 +361,17 @@ class Tape:
         casts = sum(sizes[s] for s in self._cast)
         gradients = sum(node.weight for node in nodes)
         backward, waiting = self._backward(result, dict(saved_by), saved, keep_gradients=True)
+        behind = self._behind
         return Footprint(
             saved=saved,
             saves_input=source.storage in saved_by,
             casts=casts,
             forward_saving=forward_saving,
             forward_plain=forward_plain,
-            backward=backward,
-            backward_accumulating=self._backward(result, dict(saved_by), saved, keep_gradients=False)[0],
+            backward=max(backward, behind),
+            backward_of_loss=behind,
+            backward_of_projection=backward,
+            backward_accumulating=self._backward(result, dict(saved_by), saved, keep_gradients=False, whole=True)[0],
             waiting=waiting,
             gradients=gradients,
             input=sizes[source.storage],
@@ -384,22 +397,26 @@ class Tape:
         return peak
 
     def _backward(
-        self, result: Value, saved_by: dict[int, int], saved: float, keep_gradients: bool
+        self, result: Value, saved_by: dict[int, int], saved: float, keep_gradients: bool, whole: bool = False
     ) -> tuple[float, float]:
         """Walk the nodes in reverse. A box is ``[bytes, references]``; gradients handed on unchanged share one.
 
-        The peak, and the bytes of gradients that are there when the first saved tensor is asked for.
+        The peak, and the bytes of gradients that are there when the first saved tensor is asked for. Unless the ``whole`` is
+        asked for, the peak of what is behind :meth:`divide` is in ``_behind``.
         """
         sizes, external, joins = self._bytes, self._external, self._joins
         live = saved + result.bytes
         peak = live
         unsummed = set(self._transposed)
+        self._behind = 0.0
         at_first: float | None = None
         pending: dict[int, list[list[float]]] = {result.node: [[result.bytes, 1]]}
         for i in range(len(self._nodes) - 1, -1, -1):
             boxes = pending.pop(i, None)
             if boxes is None:
                 continue
+            if i < self._boundary and not whole and not self._behind:
+                self._behind, peak = peak, live
             node = self._nodes[i]
             box = boxes[0]
             if node.saved and at_first is None:
