@@ -293,6 +293,9 @@ def read_automodel(document: Document, root: Mapping, *, why: str = "", argument
     kernel = _LOSSES.get(target.rpartition(".")[2])
     if kernel is not None:
         facts.state("loss_kernel", kernel, "loss_fn", TARGET)
+    wide = boolean(facts.value("loss_fn", "fp32_upcast"))
+    if wide is not None:
+        facts.state("upcast_logits", wide, "loss_fn", "fp32_upcast")
     if not arguments and not reading.facts.stated("gradient_checkpointing"):
         facts.default("gradient_checkpointing", "none", FRAMEWORK)
     return reading

@@ -187,6 +187,7 @@ class TrainingJob(Job):
     )
     attention = FactField[str]("flash2, flash3, sdpa, flex, eager, xformers")
     loss_kernel = FactField[str]("torch, compiled, triton, smoothed, selective, chunked, checkpointed, fused_linear")
+    upcast_logits = FactField[bool]("the loss converts 16-bit logits to fp32 first")
     compile = FactField[bool]()
     optimizer_foreach = FactField[bool]()
     optimizer_in_backward = FactField[bool]()

@@ -52,6 +52,12 @@ def test_automodel(read: Read) -> None:
     assert reading.facts.value("compute_dtype") == "bf16"
 
 
+def test_the_loss_may_leave_logits_as_they_are(read: Read) -> None:
+    assert not read(AUTOMODEL).facts.stated("upcast_logits")
+    masked = AUTOMODEL.replace("linear_ce.FusedLinearCrossEntropy", "masked_ce.MaskedCrossEntropy, fp32_upcast: false")
+    assert read(masked).facts.value("upcast_logits") is False
+
+
 def test_a_pipeline_runs_smaller_micro_batches(read: Read) -> None:
     staged = AUTOMODEL.replace("pp_size: 1", "pp_size: 4, pipeline: {pp_microbatch_size: 2}")
     assert read(staged).facts.value("micro_batch_size") == 2

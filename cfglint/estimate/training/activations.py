@@ -149,6 +149,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         compiled=plan.compile,
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
+        weighs_activation=plan.weighs_activation,
         lora_rank=plan.lora_rank,
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
@@ -308,7 +309,7 @@ def activations_of(
                 hold_logits=plan.profile.hold_logits,
                 holds_wide_logits=plan.profile.holds_wide_logits,
                 carries=plan.carries,
-                upcast=plan.profile.upcast_logits
+                upcast=plan.upcasts_logits
                 and ((style.upcast_loss and not plan.keeps_loss_narrow) or plan.compute_dtype is not None),
                 shift_copy=plan.shifts_copy,
                 keeps_logits=plan.loss_holds_logits and not plan.profile.widens_in_model,

@@ -56,6 +56,8 @@ class Numerics:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     """``fused``: gate and up saved, the product recomputed (Liger)."""
+    weighs_activation: bool = False
+    """Experts: one kernel multiplies by the router's weights too, and keeps no more than gate and up."""
     input_grad: bool = True
     """A gradient flows to the block's input: not to the first block's where only adapters train."""
     checkpointed: bool = False
@@ -814,13 +816,15 @@ class BlockWriter:
         tape, shape, numerics = self.tape, self.shape, self.numerics
         width, hidden = shape.expert_intermediate, shape.expert_hidden or shape.hidden
         gate_slot, up_slot, down_slot = ("", "", "") if numerics.bare_experts else ("gate", "up", "down")
+        own = packed or (bool(numerics.lora_slots) and not numerics.modeling)  # modules that can carry adapters
+        if numerics.weighs_activation:
+            return self._weighted_expert(spread, picked, rows, experts, own)
         if not self.style.gated:
-            slot = up_slot if packed or (numerics.lora_slots and not numerics.modeling) else ""
+            slot = up_slot if own else ""
             up = self.project(spread, slot, hidden, width, rows, experts)
             down = self.project(self.activate(up), slot and down_slot, width, hidden, rows, experts)
             return tape.mul(down, picked)
-        if packed or (numerics.lora_slots and not numerics.modeling):
-            # modules of their own, which can carry adapters
+        if own:
             gate = self.project(spread, gate_slot, hidden, width, rows, experts)
             if self._clamps:
                 product = self._clamped_glu(gate, self.project(spread, up_slot, hidden, width, rows, experts))
@@ -836,6 +840,19 @@ class BlockWriter:
         down = self._fused_experts(product, "down", rows * hidden, experts, width, hidden)
         self._named = (down,)
         return tape.mul(down, picked)
+
+    def _weighted_expert(self, spread: Value, picked: Value, rows: float, experts: float, own: bool) -> Value:
+        """The same with the router's weight in the activation's kernel, so that nothing of the result is kept."""
+        tape, shape, style = self.tape, self.shape, self.style
+        width, hidden = shape.expert_intermediate, shape.expert_hidden or shape.hidden
+        slots = own and not self.numerics.bare_experts
+        ups = [
+            self.project(spread, slot if slots else "", hidden, width, rows, experts)
+            for slot in (("gate", "up") if style.gated else ("up",))
+        ]
+        product = tape.op((*ups, picked), rows * width, ups[0].dtype, save=(*ups, picked))
+        self._named = ()
+        return self.project(product, "down" if slots else "", width, hidden, rows, experts)
 
     def _fused_experts(self, x: Value, name: str, out: float, experts: float, inner: float, outer: float) -> Value:
         """One product of all experts. An adapter is added into a copy of their whole weight, kept for backward.

@@ -85,6 +85,10 @@ class Plan:
     """Of so many layers one is checkpointed; None where operations are selected."""
     wraps_ends: bool
     """Untied embedding and head are units of their own under FSDP2."""
+    upcasts_logits: bool
+    """The loss converts 16-bit logits to fp32."""
+    weighs_activation: bool
+    """Experts multiply by the router's weights in the activation's own kernel."""
     expands_kv: bool
     """Keys and values are copied to all query heads before attention."""
     caps_chunks: bool
@@ -261,6 +265,11 @@ class Plan:
     def model_widens_logits(self) -> bool:
         """Models convert their logits to fp32 with or without labels: until transformers 4.45 (``modeling_llama.py``)."""
         release = self.transformers_release
+    @property
+    def leaves_experts_alone(self) -> bool:
+        """FSDP does not know the experts, which no other rank holds (:attr:`Profile.leaves_whole_experts`)."""
+        return self.profile.leaves_whole_experts and self.expert_parallel > 1 and self.expert_shard_degree == 1
+
         return release is not None and release < (4, 46)
 
     @property

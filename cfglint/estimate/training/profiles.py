@@ -102,6 +102,17 @@ class Profile:
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
     hold_logits: bool = False
+    weighs_activation: str = ""
+    """Releases whose experts multiply by the router's weights in the activation's own kernel, which saves gate and up alone; else
+    what the experts return is multiplied, and kept: ``always``, or releases of the framework."""
+    leaves_whole_experts: bool = False
+    """Experts that no other rank shares stay outside FSDP: plain tensors, whose gradients have their own dtype."""
+    own_models: frozenset[str] = frozenset()
+    """Model types of which the framework has classes of its own, with fused kernels; it runs transformers' for the others."""
+    own_norms: frozenset[str] = frozenset()
+    """Model types in whose blocks it has norms and rotary embeddings of its own, each one kernel."""
+    drops_outputs: bool = False
+    """The step is a function of its own: what it names is gone before the next one."""
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
     holds_wide_logits: bool = False
     """What is held is converted to fp32 first."""
@@ -193,6 +204,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "trl": replace(
         _TRAINER,
         name="trl",
+_AUTOMODEL_MIXTURES: Final = frozenset({
+    "deepseek_v3", "deepseek_v32", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "kimi_k2", "minimax_m2", "nemotron_h",
+    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "step3p5",
+})  # fmt: skip
+"""Mixtures with classes of NeMo Automodel's own: ``components/models`` (Jun 2026), run with TransformerEngine and grouped products."""
+
         log_probabilities="trl",
         reference_follows=True,
         sequence_length=1024,
@@ -349,7 +366,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         upcast_logits=False,
         norms_follow_autocast=False,
     ),
-    # TransformerEngine ``pytorch/module/base.py`` (2.x): ``get_dummy_wgrad``; Megatron's gradient_accumulation_fusion is on by default
+    # TransformerEngine ``pytorch/module/base.py`` (2.x): ``get_dummy_wgrad``; Megatron's gradient_accumulation_fusion is on by default.
+    # Core 0.13 ``transformer/moe/experts.py``: ``weighted_bias_swiglu_impl``; before, ``unpermute`` multiplied by the weights
     "megatron": Profile(
         "megatron",
         weight_dtype="bf16",
@@ -371,6 +389,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # logits, and flash-attn's cross entropy in place; the reference with ``CPUOffload(offload_params=True)``
     "verl": replace(
         _OWN_SHARDING,
+        weighs_activation=">=0.13",
         name="verl",
         weight_dtype="fp32",
         compute_dtype="bf16",
@@ -404,7 +423,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         optimizer="adamw_torch",
         checkpoints_sublayers=True,
     ),
-    # NeMo Automodel ``components/distributed/{config,parallelizer}.py``, ``components/loss/masked_ce.py`` (Aug 2026)
+    # NeMo Automodel ``components/distributed/{config,parallelizer}.py``, ``components/loss/masked_ce.py`` (Aug 2026); mixtures:
+    # ``components/moe/experts.py`` (``weighted_bias_swiglu_impl``, ``quick_geglu_deepep``), ``components/moe/parallelizer.py``;
+    # ``components/models/llama/model.py`` (since Jan 2026: ``_float32_rms_norm_fwd``, compiled); ``recipes/llm/train_ft.py`` names
+    # the model's output through backward
     "nemo-automodel": replace(
         _OWN_SHARDING,
         name="nemo-automodel",
@@ -428,6 +450,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
     # ``fused_lm_head_token_chunk_size`` on, AdamW of torch.optim
     "prime-rl": Profile(
         "prime-rl",
+        hold_logits=True,
+        drops_outputs=True,
+        weighs_activation="always",
+        leaves_whole_experts=True,
+        own_models=_AUTOMODEL_MIXTURES,
+        own_norms=frozenset({"llama", "qwen2"}),
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch",
@@ -546,3 +574,20 @@ def profile_of(framework: str | None) -> tuple[Profile, bool]:
     name = _SAME.get(name, name).replace("_", "-")
     found = PROFILES.get(name)
     return (found, True) if found else (PROFILES["generic"], False)
+def for_model(profile: Profile, model_type: str | None) -> Profile:
+    """The profile of a framework's own class of this model, where it has one: fused kernels, blocks checkpointed as wholes."""
+    if model_type in profile.own_norms:
+        return replace(profile, norm_kernel="fused", rotary_kernel="fused")
+    if model_type not in profile.own_models:
+        return profile
+    return replace(
+        profile,
+        norm_kernel="fused",
+        rotary_kernel="fused",
+        mlp_kernel="fused",
+        checkpoints_sublayers=False,
+        modeling=False,
+        norms_follow_autocast=False,
+    )
+
+

@@ -21,7 +21,7 @@ from cfglint.estimate.training.methods import (
     weight_dtype_of,
 )
 from cfglint.estimate.training.plan import RELEASE, RL_METHODS, Plan
-from cfglint.estimate.training.profiles import Profile, profile_of
+from cfglint.estimate.training.profiles import Profile, for_model, profile_of
 from cfglint.estimate.training.ranks import check_division, ranks_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.estimate.training.releases import (
@@ -58,6 +58,8 @@ def resolve(job: TrainingJob) -> Plan:
     weight = weight_dtype_of(read, profile, method, compute, default)
     ranks = ranks_of(read, profile)
     checkpointing = _checkpointing(read, profile, default)
+    else:
+        profile = for_model(profile, architecture.model_type)
     lora_kernels = lora_kernels_of(read, profile, method, adapter, ranks)
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
@@ -99,6 +101,9 @@ def resolve(job: TrainingJob) -> Plan:
         weight_dtype=weight,
         compute_dtype=compute,
         master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
+        carries=not profile.drops_outputs,
+        upcasts_logits=read.flag("upcast_logits", profile.upcast_logits),
+        weighs_activation=in_release(read, profile, profile.weighs_activation),
         optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
         foreach=read.get("optimizer_foreach"),
         gradient_dtype=stored_dtype_of(read, "gradient_dtype"),

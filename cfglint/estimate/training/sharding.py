@@ -110,12 +110,15 @@ def windows_of(plan: Plan, parameters: Parameters, states: States, layers: int) 
     outer = outer_elements(parameters)
     # packed weights are gathered as they are stored
     packed = format_of(plan).bytes_per_parameter / gathered if plan.quantization else 1.0
+    alone = plan.leaves_experts_alone
     whole = 0.0
     if plan.whole_gradients and not plan.mixes_units:
-        whole = states.trainable * (4.0 if plan.whole_gradients == "fp32" else gathered)
-    experts = parameters.experts * expert_padding(plan, parameters)
+        plain = parameters.routed if alone and not plan.adapter else 0.0
+        whole = (states.trainable - plain) * (4.0 if plan.whole_gradients == "fp32" else gathered) + plain * stored
+    experts = 0.0 if alone else parameters.experts * expert_padding(plan, parameters)
     routed = parameters.routed - parameters.experts
     dense = ((parameters.linear - routed) * packed + parameters.rest) / layers
+    routed = 0.0 if alone else routed
     share, adjacent = _routed_layers(plan) if plan.reshard else (1.0, True)
     block = dense + (routed * packed + experts) / (layers * share)
     beside = 1.0 if adjacent else dense / block
