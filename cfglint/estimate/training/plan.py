@@ -262,14 +262,14 @@ class Plan:
         return max(1, self.shard_degree * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel))
 
     @property
-    def model_widens_logits(self) -> bool:
-        """Models convert their logits to fp32 with or without labels: until transformers 4.45 (``modeling_llama.py``)."""
-        release = self.transformers_release
-    @property
     def leaves_experts_alone(self) -> bool:
         """FSDP does not know the experts, which no other rank holds (:attr:`Profile.leaves_whole_experts`)."""
         return self.profile.leaves_whole_experts and self.expert_parallel > 1 and self.expert_shard_degree == 1
 
+    @property
+    def model_widens_logits(self) -> bool:
+        """Models convert their logits to fp32 with or without labels: until transformers 4.45 (``modeling_llama.py``)."""
+        release = self.transformers_release
         return release is not None and release < (4, 46)
 
     @property

@@ -101,7 +101,6 @@ class Profile:
     """Releases of accelerate from which the same holds for FSDP2; before, ``no_sync`` did nothing there."""
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
-    hold_logits: bool = False
     weighs_activation: str = ""
     """Releases whose experts multiply by the router's weights in the activation's own kernel, which saves gate and up alone; else
     what the experts return is multiplied, and kept: ``always``, or releases of the framework."""
@@ -113,6 +112,7 @@ class Profile:
     """Model types in whose blocks it has norms and rotary embeddings of its own, each one kernel."""
     drops_outputs: bool = False
     """The step is a function of its own: what it names is gone before the next one."""
+    hold_logits: bool = False
     """A plain loop keeps the model's output, so the 16-bit logits live through backward."""
     holds_wide_logits: bool = False
     """What is held is converted to fp32 first."""
@@ -197,6 +197,12 @@ _LOOP: Final[Mapping[str, Any]] = {
 _OWN_SHARDING: Final = replace(_TRANSFORMERS, fsdp_upcasts_trainable=False, micro_batch_size=None)
 """transformers' models under FSDP that the framework itself sets up, or under none."""
 
+_AUTOMODEL_MIXTURES: Final = frozenset({
+    "deepseek_v3", "deepseek_v32", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "kimi_k2", "minimax_m2", "nemotron_h",
+    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "step3p5",
+})  # fmt: skip
+"""Mixtures with classes of NeMo Automodel's own: ``components/models`` (Jun 2026), run with TransformerEngine and grouped products."""
+
 PROFILES: Final[Mapping[str, Profile]] = {
     # transformers/training_args.py: per_device_train_batch_size 8, no autocast unless bf16/fp16 is set
     "transformers": _TRAINER,
@@ -204,12 +210,6 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "trl": replace(
         _TRAINER,
         name="trl",
-_AUTOMODEL_MIXTURES: Final = frozenset({
-    "deepseek_v3", "deepseek_v32", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "kimi_k2", "minimax_m2", "nemotron_h",
-    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "step3p5",
-})  # fmt: skip
-"""Mixtures with classes of NeMo Automodel's own: ``components/models`` (Jun 2026), run with TransformerEngine and grouped products."""
-
         log_probabilities="trl",
         reference_follows=True,
         sequence_length=1024,
@@ -375,6 +375,7 @@ _AUTOMODEL_MIXTURES: Final = frozenset({
         norm_kernel="fused",
         rotary_kernel="fused",
         mlp_kernel="fused",
+        weighs_activation=">=0.13",
         main_grads_fp32=True,
         fused_adam=True,
         loss_kernel="triton",
@@ -389,7 +390,6 @@ _AUTOMODEL_MIXTURES: Final = frozenset({
     # logits, and flash-attn's cross entropy in place; the reference with ``CPUOffload(offload_params=True)``
     "verl": replace(
         _OWN_SHARDING,
-        weighs_activation=">=0.13",
         name="verl",
         weight_dtype="fp32",
         compute_dtype="bf16",
@@ -436,6 +436,12 @@ _AUTOMODEL_MIXTURES: Final = frozenset({
         checkpoints_sublayers=True,
         adapter_dtype="weight",
         defers_reduction="fp32",
+        hold_logits=True,
+        drops_outputs=True,
+        weighs_activation="always",
+        leaves_whole_experts=True,
+        own_models=_AUTOMODEL_MIXTURES,
+        own_norms=frozenset({"llama", "qwen2"}),
     ),
     # ROLL ``distributed/strategy/fsdp2_strategy.py`` and ``models/model_providers.py`` (Aug 2026): trained models in fp32 under
     # FSDP2, in the compute dtype under DeepSpeed; logits of the model as they are
@@ -450,12 +456,6 @@ _AUTOMODEL_MIXTURES: Final = frozenset({
     # ``fused_lm_head_token_chunk_size`` on, AdamW of torch.optim
     "prime-rl": Profile(
         "prime-rl",
-        hold_logits=True,
-        drops_outputs=True,
-        weighs_activation="always",
-        leaves_whole_experts=True,
-        own_models=_AUTOMODEL_MIXTURES,
-        own_norms=frozenset({"llama", "qwen2"}),
         weight_dtype="fp32",
         compute_dtype="bf16",
         optimizer="adamw_torch",
@@ -566,14 +566,6 @@ def shares_releases(framework: str | None) -> bool:
     return name not in _SAME or name in _SAME_PROJECT
 
 
-def profile_of(framework: str | None) -> tuple[Profile, bool]:
-    """The profile, and whether the framework is one we know."""
-    if framework is None:
-        return PROFILES["generic"], False
-    name = framework.lower()
-    name = _SAME.get(name, name).replace("_", "-")
-    found = PROFILES.get(name)
-    return (found, True) if found else (PROFILES["generic"], False)
 def for_model(profile: Profile, model_type: str | None) -> Profile:
     """The profile of a framework's own class of this model, where it has one: fused kernels, blocks checkpointed as wholes."""
     if model_type in profile.own_norms:
@@ -591,3 +583,11 @@ def for_model(profile: Profile, model_type: str | None) -> Profile:
     )
 
 
+def profile_of(framework: str | None) -> tuple[Profile, bool]:
+    """The profile, and whether the framework is one we know."""
+    if framework is None:
+        return PROFILES["generic"], False
+    name = framework.lower()
+    name = _SAME.get(name, name).replace("_", "-")
+    found = PROFILES.get(name)
+    return (found, True) if found else (PROFILES["generic"], False)

@@ -52,14 +52,14 @@ def resolve(job: TrainingJob) -> Plan:
     architecture = likely_architecture(job)
     if architecture is None:
         read.missing.append("model")
+    else:
+        profile = for_model(profile, architecture.model_type)
     method = method_of(read, profile)
     adapter = adapter_of(read, profile, method, default)
     compute = compute_dtype_of(read, profile, method, default)
     weight = weight_dtype_of(read, profile, method, compute, default)
     ranks = ranks_of(read, profile)
     checkpointing = _checkpointing(read, profile, default)
-    else:
-        profile = for_model(profile, architecture.model_type)
     lora_kernels = lora_kernels_of(read, profile, method, adapter, ranks)
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
@@ -95,15 +95,15 @@ def resolve(job: TrainingJob) -> Plan:
         norm_kernel=_norm_kernel(read, profile),
         checkpoint_every=read.count("checkpoint_every", None) if checkpointing == "selective" else None,
         wraps_ends=read.flag("fsdp_wraps_ends", in_release(read, profile, profile.wraps_ends)),
+        carries=not profile.drops_outputs,
+        upcasts_logits=read.flag("upcast_logits", profile.upcast_logits),
+        weighs_activation=in_release(read, profile, profile.weighs_activation),
         expands_kv=in_release(read, profile, profile.expands_kv),
         caps_chunks=_caps_chunks(read, profile),
         keeps_packed_inputs=packed_inputs_kept(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
         master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
-        carries=not profile.drops_outputs,
-        upcasts_logits=read.flag("upcast_logits", profile.upcast_logits),
-        weighs_activation=in_release(read, profile, profile.weighs_activation),
         optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
         foreach=read.get("optimizer_foreach"),
         gradient_dtype=stored_dtype_of(read, "gradient_dtype"),
