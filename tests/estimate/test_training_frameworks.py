@@ -583,3 +583,57 @@ def test_axolotls_lora_kernels_by_release() -> None:
     assert bounds(framework_version="0.9.2", lora_dropout=0.0)[1] == chain[1]
     assert bounds(framework_version="0.16.1", method="dpo+lora")[1] > bounds(framework_version="0.16.1")[1]
     assert bounds() == (kernels[0], chain[1])
+
+
+UNSLOTH: dict[str, Any] = {
+    "method": "lora", "lora_rank": 16, "lora_targets": "all-linear", "lora_dropout": 0.0, "weight_dtype": "bf16",
+    "compute_dtype": "bf16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "bytes_each"),
+    [
+        # logits in 16 bits, over which the kernel writes their gradient, and accelerate's fp32 copy of what the model returns
+        ("2024.5", 6),
+        ("2024.11.6", 6),
+        # one piece: its fp32 logits are 15.7 GiB, of 64 that are free
+        ("2025.9.1", 4),
+    ],
+)
+def test_unsloths_loss_by_release(release: str, bytes_each: int) -> None:
+    """``fast_cross_entropy_loss`` until November 2024; since September 2025 pieces as large as the free memory allows."""
+    memory = estimate("unsloth", gpus=1, framework_version=release, **UNSLOTH).memory
+    made = next(part.bytes for part in memory.components if part.name == "logits and loss")
+    assert bytes_each * LOGITS <= made <= bytes_each * LOGITS + GIB
+
+
+@pytest.mark.parametrize(("gpu", "pieces"), [("H100-SXM", 1), ("L4", 4)])
+def test_unsloths_fused_loss_takes_half_of_what_is_free(gpu: str, pieces: int) -> None:
+    """Pieces in fours once the fp32 logits of all exceed what the weights leave (``get_chunk_size``)."""
+    facts = {**UNSLOTH, "framework_version": "2025.9.1", "micro_batch_size": 2}  # 7.8 GiB of fp32 logits
+    job = TrainingJob("job")
+    for name, value in {"framework": "unsloth", "sequence_length": 8192, "packing": True, **facts}.items():
+        job.state(name, value, FlagOrigin(f"--{name}"))
+    job.model = ModelFacts("model", architecture_from_config(LLAMA_8B), "a config of the test", CatalogueOrigin("test"))
+    job.hardware = Hardware(find_accelerators(gpu), gpu, 1, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+    phases = estimate_training(job).memory.phases
+    above = phases["forward"] - phases["load"]
+    logits = 2 * 8192 * 128256 * 4 / pieces
+    assert logits <= above <= logits + 2 * GIB
+
+
+def test_unsloths_lora_kernels() -> None:
+    """``patch_peft_model``: no dropout, no bias; Qwen2's biased projections keep PEFT's chain, and models not listed all of it."""
+
+    def expected(config: dict[str, Any] = LLAMA_8B, **facts: Any) -> tuple[float, float]:
+        settings = {**UNSLOTH, "gradient_checkpointing": "none", "framework_version": "2025.8.1", **facts}
+        found = estimate("unsloth", gpus=1, config=config, **settings).memory.allocated
+        assert found is not None
+        return found.low, found.expected
+
+    kernels, chain = expected(), expected(lora_dropout=0.05)
+    assert kernels[1] < 0.75 * chain[1]
+    assert expected({**LLAMA_8B, "model_type": "qwen2"})[1] > kernels[1]
+    unknown = expected(framework_version=None)
+    assert unknown[0] == pytest.approx(kernels[0], rel=0.01) and unknown[1] > 1.2 * kernels[1]

@@ -62,6 +62,8 @@ def fullest_stage(plan: Plan, cuda: bool = False) -> Stage | None:
         if plan.micro_batch is None or plan.sequence is None or not layers_known:
             found = Stage(_states_only(states), states, parameters, None, saving)
         else:
+            if plan.loss_fills and plan.loss_room is not None:
+                plan = replace(plan, loss_room=max(0.0, plan.loss_room - states.weights), loss_fills=False)
             activations = activations_of(plan, architecture, (start, stop), last, cuda)
             windows = windows_of(plan, parameters, states, stop - start)
             dtype = plan.compute_dtype if plan.engine_casts and plan.compute_dtype else trainable_dtype(plan)

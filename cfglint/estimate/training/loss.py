@@ -24,6 +24,8 @@ class Head:
     trainable: bool
     tokens: int
     chunks: int = 1
+    room: float | None = None
+    """Bytes that a compiled fused loss finds free, which sets its pieces; None: Liger's pieces."""
     caps_chunks: bool = True
     """Logits made in pieces are capped as whole ones are."""
     splits_logits: bool = False
@@ -59,6 +61,8 @@ class Head:
     """What a trainer reads of the returned logits (``supervised.METRICS``)."""
     converts_outputs: bool = False
     """accelerate converts what the model returns to fp32."""
+    returns_logits: bool = False
+    """The model returns the logits, as they are, beside a loss of its own (Unsloth)."""
     widens_weight: bool = False
     """The checkpointed pieces are projected in fp32."""
 
@@ -100,6 +104,9 @@ def head_footprint(shape: Shape, style: Style, numerics: Numerics, head: Head) -
     if head.kernel == "triton":
         # in place, the kernel writes the gradient over the logits
         loss = tape.op((flat,), 1, "fp32", save=(flat,), backward_temp=-flat.bytes if head.in_place else 0.0)
+        if head.returns_logits and head.converts_outputs:
+            # accelerate converts what the model returns (``utils/operations.py``, ConvertOutputsToFp32); the loop drops it at once
+            tape.op((), 0, "fp32", forward_temp=elements * DTYPE_BYTES["fp32"])
     elif head.distributed:
         # torch/distributed/tensor/parallel/loss.py: forward makes the shifted logits too; backward of the loss makes zeros,
         # exponentials and their sum beside the gradient, which log-softmax's then hands on
@@ -249,15 +256,22 @@ def _fused_linear(writer: BlockWriter, hidden: Value, head: Head) -> Value:
     """Liger's fused linear cross entropy: gradients of input and weight are made chunk by chunk in forward.
 
     Chunk rows are ``next_pow2(ceil(tokens / ceil(vocabulary / hidden)))`` (liger-kernel
-    ``ops/fused_linear_cross_entropy.py``).
+    ``ops/fused_linear_cross_entropy.py``). Unsloth's compiled one has a piece, or a multiple of four, whose fp32 logits
+    would be half of what is free (unsloth_zoo ``fused_losses/cross_entropy_loss.py``, ``get_chunk_size``): logits and their
+    gradient, as Inductor computes conversion and softmax again.
     """
     tape, shape = writer.tape, writer.shape
-    pieces = max(1, ceil(head.vocabulary / shape.hidden))
-    rows = 2 ** ceil(log2(max(1, ceil(head.tokens / pieces))))
-    rows = min(rows, head.tokens)
     work = tape.to(hidden, writer.numerics.autocast or head.weight_dtype)
     size = DTYPE_BYTES[work.dtype]
-    logits = rows * head.vocabulary * (size + 4)
+    if head.room is not None:
+        wide = head.tokens * head.vocabulary * DTYPE_BYTES["fp32"]
+        pieces = max(1, 4 * round(wide / max(1.0, head.room / 2) / 4))
+        rows = ceil(head.tokens / pieces)
+        logits = rows * head.vocabulary * 2 * size
+    else:
+        pieces = max(1, ceil(head.vocabulary / shape.hidden))
+        rows = min(2 ** ceil(log2(max(1, ceil(head.tokens / pieces)))), head.tokens)
+        logits = rows * head.vocabulary * (size + 4)
     gradient = tape.op((), work.elements, work.dtype)
     saved = [gradient]
     matrix = head.vocabulary * shape.hidden

@@ -9,7 +9,13 @@ from cfglint.estimate.training.objectives import REFERENCES, Scoring, held_in, s
 from cfglint.estimate.training.plan import PREFERENCE, RL_METHODS
 from cfglint.estimate.training.profiles import Profile
 from cfglint.estimate.training.reader import Reader
-from cfglint.estimate.training.releases import stated_release_of, transformers_release_of, trl_release_of
+from cfglint.estimate.training.releases import (
+    in_release,
+    release_of,
+    stated_release_of,
+    transformers_release_of,
+    trl_release_of,
+)
 from cfglint.estimate.training.supervised import FLATTENS_PACKED, METRICS, WIDENS_WEIGHT
 from cfglint.jobs.defaults import TRL_SFT_LOSS, in_force
 from cfglint.jobs.facts import DefaultOrigin
@@ -39,7 +45,7 @@ def loss_kernel_of(read: Reader, profile: Profile, method: Method, default: str)
     every release (``train.py``, ``components/loss.py``); measured runs of an unknown state are from between. Its recipes
     since 0.3 put head, loss and their backward through in eight pieces of the sequence (``ChunkedLossWrapper``).
 
-    TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known.
+    TRL's default for supervised fine-tuning depends on its release, and is its stock loss where none is known; so does Unsloth's.
     """
     own = stated_release_of(read)
     if profile.fuses_loss and own is not None and in_force(profile.fuses_loss, own):
@@ -50,11 +56,27 @@ def loss_kernel_of(read: Reader, profile: Profile, method: Method, default: str)
             return "compiled"
         read.loose.add("loss_kernel")
     kernel = profile.loss_kernel
+    if in_release(read, profile, profile.whole_logits):
+        kernel, default = "triton", f"{profile.name} {release_of(read, profile)}"
     release = trl_release_of(read, profile)
     if release is not None and method.objective == "sft":
         kernel = held_in(TRL_SFT_LOSS, release)
         default = f"trl {release}"
     return read.text("loss_kernel", kernel, default if kernel != profile.loss_kernel else "") or "torch"
+
+
+def loss_room_of(read: Reader, profile: Profile, loss_kernel: str) -> dict[str, Any]:
+    """What a fused loss sizes its pieces by; nothing where its release, or the device whose memory it asks for, is not known."""
+    release = release_of(read, profile)
+    if release is None or loss_kernel != "fused_linear":
+        return {}
+    for releases, target in profile.loss_target:
+        if in_force(releases, release):
+            if target:
+                return {"loss_room": 2 * target}
+            usable = [a.usable_bytes for a in read.job.hardware.candidates]
+            return {"loss_room": min(usable), "loss_fills": True} if usable else {}
+    return {}
 
 
 def flattens_samples(read: Reader, profile: Profile, method: Method) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cfglint.catalog.architecture import Architecture
 from cfglint.estimate.training.families import ALL_LINEAR, slots_of
 from cfglint.estimate.training.plan import LORA_KERNELS, PREFERENCE
 from cfglint.estimate.training.profiles import Profile
@@ -184,15 +185,33 @@ def adapter_of(read: Reader, profile: Profile, method: Method, default: str) -> 
 
 
 def lora_kernels_of(
-    read: Reader, profile: Profile, method: Method, adapter: Adapter, ranks: Ranks
+    read: Reader,
+    profile: Profile,
+    method: Method,
+    adapter: Adapter,
+    ranks: Ranks,
+    architecture: Architecture | None,
 ) -> frozenset[str] | None:
-    """Axolotl's LoRA kernels: those stated, or all where it switches them on; None where that depends on its release.
+    """LoRA kernels of Unsloth and Axolotl; None where only the low end has them.
 
+    unsloth ``models/llama.py``, ``patch_peft_model``: where adapters have no dropout and projections no bias. Where no
+    release is stated, the expected figure is that of PEFT's chain, which is what the eight lengths of lf-wiki hold.
+
+    Axolotl's: those stated, or all where it switches them on; None where that depends on its release.
     axolotl ``check_auto_enable_lora_kernels`` (``utils/schemas/config.py``), since 0.10 (June 2025): not with ``rl``,
     remote code, LoRA on 8 bit, FSDP1 or a kernel switch stated; before 0.16 (April 2026) only with ``lora_dropout: 0``,
     and ``monkeypatch/lora_kernels.py`` patched nothing with a dropout.
     """
-    if profile.name != "axolotl" or not method.adapter or method.dora:
+    if not method.adapter or method.dora:
+        return frozenset()
+    if architecture is not None and architecture.model_type in profile.adapter_kernels:
+        if adapter.dropout:
+            return frozenset()
+        if release_of(read, profile) is None:
+            return None
+        biased = any(tensor.bias and tensor.module == "q_proj" for tensor in architecture.tensors)
+        return LORA_KERNELS - {"qkv"} if biased else LORA_KERNELS
+    if profile.name != "axolotl":
         return frozenset()
     release = stated_release_of(read) or read.job.versions.get("axolotl")
     takes_dropout = in_force(">=0.16", release) and (release is not None or not adapter.dropout)

@@ -157,6 +157,10 @@ class Plan:
     evaluation_batch: int | None = None
     evaluation_sequence: int | None = None
     evaluation_loss_kernel: str = "torch"
+    loss_room: float | None = None
+    """Bytes that a compiled fused loss finds free: it makes pieces whose fp32 logits are half of that."""
+    loss_fills: bool = False
+    """They are those of the device, of which the states are still to be taken."""
     keeps_cache: bool = False
     """A model that is evaluated keeps keys and values of all layers until its output is dropped."""
     evaluating: bool = False

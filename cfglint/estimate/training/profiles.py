@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cfglint.estimate.training.objectives import Scoring
+from cfglint.formulas import GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,12 @@ class Profile:
     holds_wide_logits: bool = False
     """What is held is converted to fp32 first."""
     upcast_logits: bool = True
+    whole_logits: str = ""
+    """Releases whose loss is a Triton kernel on whole logits, where later ones make none."""
+    loss_target: tuple[tuple[str, float], ...] = ()
+    """Releases of a compiled fused loss, and bytes of fp32 logits that one of its pieces aims at; 0: half of what is free."""
+    adapter_kernels: frozenset[str] = frozenset()
+    """Model types whose projections run with their adapters in kernels, where these have no dropout and the base no bias."""
     loss_in_place: bool = True
     """The Triton cross entropy writes the logits' gradient over the logits (flash-attn: ``inplace_backward``)."""
     follows_tp_plan: bool = False
@@ -270,6 +277,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
         evaluates_with_logits="",  # its loss stays fused outside training
         gradient_checkpointing="full",
         loss_kernel="fused_linear",
+        # models/llama.py: ``fast_cross_entropy_loss`` on logits in 16 bits; since 2024.11.8 cut cross entropy, since 2025.8.5
+        # unsloth_zoo fused_losses/cross_entropy_loss.py, ``_get_chunk_multiplier``
+        whole_logits="<2024.11.8",
+        loss_target=((">=2025.9.1", 0.0), (">=2025.8.5,<2025.9.1", GIB)),
+        upcast_logits=False,
+        # models/llama.py, patch_peft_model (2024.1 to 2025.12): ``apply_lora_mlp``, ``apply_lora_qkv``, ``apply_lora_o``
+        adapter_kernels=frozenset({"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "cohere", "granite"}),
         norm_kernel="fused",
         rotary_kernel="fused",
         mlp_kernel="fused",

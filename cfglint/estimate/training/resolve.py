@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from cfglint.estimate.batch import derived_accumulation
-from cfglint.estimate.training.losses import evaluation_loss_kernel_of, flattens_samples, loss_kernel_of, scoring_facts
+from cfglint.estimate.training.losses import (
+    evaluation_loss_kernel_of,
+    flattens_samples,
+    loss_kernel_of,
+    loss_room_of,
+    scoring_facts,
+)
 from cfglint.estimate.training.methods import (
     Method,
     adapter_dtype_of,
@@ -60,7 +66,7 @@ def resolve(job: TrainingJob) -> Plan:
     weight = weight_dtype_of(read, profile, method, compute, default)
     ranks = ranks_of(read, profile)
     checkpointing = _checkpointing(read, profile, default)
-    lora_kernels = lora_kernels_of(read, profile, method, adapter, ranks)
+    lora_kernels = lora_kernels_of(read, profile, method, adapter, ranks, architecture)
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
     check_division(read, architecture, ranks)
@@ -152,6 +158,7 @@ def resolve(job: TrainingJob) -> Plan:
         state_dict=_state_dict(read, profile, ranks.sharding),
         saves_optimizer=read.flag("saves_optimizer", True),
         **scoring_facts(read, profile, method, loss_kernel),
+        **loss_room_of(read, profile, loss_kernel),
         transformers_version=transformers_release_of(read, profile),
         trains_vision=read.flag("trains_vision", not profile.freezes_vision) and not method.adapter,
         quantizes_experts=read.flag("quantize_experts", False),
