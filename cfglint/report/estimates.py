@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cfglint.estimate.result import GIB, Component, Estimate, Interval, MemoryEstimate
+from cfglint.estimate.verdict import verdict_for
 from cfglint.jobs.job import Job
 from cfglint.report.terminal import Paint, harmless
 
+SAME_SIZE: Final = 1.02
+"""Accelerators within this factor of each other are form factors of one card; the smallest is shown."""
 BAR_WIDTH: Final = 60
 """Columns of the bar of components."""
 
@@ -29,7 +32,7 @@ VERDICT_WORDS: Final = {
     "tight": "tight: fits as expected, but not with the high end of the estimate",
     "likely-oom": "probably does not fit: the expected need exceeds the memory",
     "oom": "does not fit: even the low end exceeds the memory",
-    "kv-too-small": "starts, but the KV cache cannot hold one request of max_model_len",
+    "kv-too-small": "the KV cache cannot hold one request of max_model_len",
     "unknown": "no verdict",
 }
 VERDICT_STYLE: Final = {
@@ -177,6 +180,16 @@ def _capacity(job: Job) -> float | None:
     return float(job.hardware.accelerator.usable_bytes) if job.hardware.accelerator else None
 
 
+def _shown_capacity(item: JobEstimate) -> float | None:
+    """What the device has, for people: form factors of one card differ by a few MiB, and the smallest is shown."""
+    memory = item.estimate.memory
+    known = float(memory.capacity) if memory.capacity else _capacity(item.job)
+    sizes = sorted(float(candidate.usable_bytes) for candidate in item.job.hardware.candidates)
+    if known is None and sizes and sizes[-1] <= sizes[0] * SAME_SIZE:
+        return sizes[0]
+    return known
+
+
 # Text ----------------------------------------------------------------------------------------------------------------
 
 
@@ -259,9 +272,38 @@ def hardware_words(job: Job) -> str:
 
 def _heading(item: JobEstimate, paint: Paint) -> str:
     memory = item.estimate.memory
-    words = VERDICT_WORDS.get(memory.verdict, memory.verdict)
+    words = _cache_words(item) or _differing_words(item) or VERDICT_WORDS.get(memory.verdict, memory.verdict)
     style = VERDICT_STYLE.get(memory.verdict, "bold")
     return f"  memory per GPU: {paint(style, words)}"
+
+
+def _cache_words(item: JobEstimate) -> str:
+    """The verdict on a server that the device holds and whose KV cache has no room in what the engine takes."""
+    memory, serving = item.estimate.memory, item.estimate.serving
+    capacity = _shown_capacity(item)
+    if serving is None or serving.kv_cache is None or memory.used is None or capacity is None:
+        return ""
+    cache = serving.kv_cache
+    no_room = "what the engine may take of the memory has no room for a KV cache"
+    if memory.verdict == "oom" and memory.used.low <= capacity and cache.high <= 0:
+        return f"does not start: {no_room}"
+    if memory.verdict == "likely-oom" and memory.used.expected <= capacity:
+        return f"probably does not start: {no_room if cache.expected <= 0 else VERDICT_WORDS['kv-too-small']}"
+    return ""
+
+
+def _differing_words(item: JobEstimate) -> str:
+    """Why there is no verdict on a training job where only the accelerators that its name can mean differ."""
+    memory, candidates = item.estimate.memory, item.job.hardware.candidates
+    if item.job.kind != "train" or memory.verdict != "unknown" or memory.missing or memory.used is None:
+        return ""
+    verdicts: dict[str, list[str]] = {}
+    for candidate in candidates:
+        verdicts.setdefault(verdict_for(memory.used, candidate.usable_bytes), []).append(candidate.id)
+    if len(verdicts) < 2:
+        return ""
+    shown = "; ".join(f"{verdict} on {', '.join(names)}" for verdict, names in verdicts.items())
+    return f"{VERDICT_WORDS['unknown']}, as the accelerators differ: {shown}"
 
 
 def _bar(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
@@ -270,7 +312,7 @@ def _bar(item: JobEstimate, paint: Paint, unicode: bool) -> list[str]:
     pens = UNICODE_PENS if unicode else ASCII_PENS
     total = sum(part.bytes for part in memory.components)
     used = memory.used.expected if memory.used else total
-    capacity = float(memory.capacity) if memory.capacity else _capacity(item.job) or 0.0
+    capacity = _shown_capacity(item) or 0.0
     scale = max(total, used, capacity) / BAR_WIDTH
     if scale <= 0:
         return []
@@ -313,8 +355,9 @@ def _parts(memory: MemoryEstimate, paint: Paint, unicode: bool) -> list[str]:
             ]
     if rest >= GIB / 100:
         pen = OUTSIDE if unicode else ASCII_OUTSIDE
+        engine = "the rollout engine while it generates, " if memory.at == "generation" else ""
         lines.append(
-            f"  {pen} {around:<{width}} {rest / GIB:8.2f} GiB  fragmentation, CUDA context, libraries, communication"
+            f"  {pen} {around:<{width}} {rest / GIB:8.2f} GiB  {engine}fragmentation, CUDA context, libraries, communication"
         )
     return lines
 
@@ -337,7 +380,7 @@ def _totals(item: JobEstimate, paint: Paint) -> list[str]:
         if value is not None:
             span = f"{value.low / GIB:.1f}–{value.high / GIB:.1f}"
             lines.append(f"  {name:<10} {value.expected / GIB:7.2f} GiB  ({span})  {paint('dim', what)}")
-    capacity = memory.capacity or _capacity(item.job)
+    capacity = _shown_capacity(item)
     if capacity and memory.used:
         left = (capacity - memory.used.expected) / GIB
         words = f"{left:.1f} GiB left, as expected" if left >= 0 else f"{-left:.1f} GiB too much, as expected"
@@ -366,9 +409,10 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
         return rows
     if serving.kv_cache is not None:
         cache = serving.kv_cache
-        text = f"{cache.expected / GIB:.2f} GiB ({cache.low / GIB:.1f}–{cache.high / GIB:.1f})"
+        text = f"{cache.expected / GIB:.2f} GiB ({max(0.0, cache.low) / GIB:.1f}–{cache.high / GIB:.1f})"
         if cache.expected < 0:
-            text = f"none: {-cache.expected / GIB:.2f} GiB short ({-cache.high / GIB:.1f}–{-cache.low / GIB:.1f})"
+            least = max(0.0, -cache.high)
+            text = f"none: {-cache.expected / GIB:.2f} GiB short ({least / GIB:.1f}–{-cache.low / GIB:.1f})"
         elif serving.kv_tokens is not None and serving.kv_bytes_per_token:
             text += f" = {serving.kv_tokens.expected:,.0f} tokens of {serving.kv_bytes_per_token:,.0f} bytes"
         rows.append(("KV cache", text))
@@ -377,6 +421,8 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
         stated = item.job.value("max_model_len")
         if serving.max_concurrency:
             length = f"max_model_len {stated:,}" if isinstance(stated, int) else "full length"
+            if serving.engine == "llama.cpp":  # whose context is that of all its slots
+                length = "that length"
             text += f"; {serving.max_concurrency:.1f} requests of {length} at once"
         rows.append(("requests", text))
     return rows
@@ -393,7 +439,7 @@ def _batch(item: JobEstimate) -> str:
     if batch.sequences is None:
         why = "" if item.job.hardware.gpus_per_node else " (the number of GPUs is not stated: --gpus N)"
         return f"{working} = unknown{why}"
-    text = f"{working} = {batch.sequences:,} sequences per step"
+    text = f"{working} = {batch.sequences:,} sequence{'' if batch.sequences == 1 else 's'} per step"
     if batch.tokens is not None:
         text += f"; × {batch.sequence_length:,} = {batch.tokens:,} tokens"
     return text

@@ -24,7 +24,7 @@ SAYS: Final = {
     "tight": "fits as expected, not with the high end",
     "likely-oom": "probably does not fit",
     "oom": "does not fit",
-    "kv-too-small": "starts, but holds no request of max_model_len",
+    "kv-too-small": "holds no request of max_model_len",
     "unknown": "no verdict",
 }
 

@@ -114,3 +114,58 @@ def test_json_is_the_contract() -> None:
 def test_what_cannot_fit() -> None:
     assert training("oom").cannot_fit and training("kv-too-small").cannot_fit
     assert not training("likely-oom").cannot_fit
+
+
+def _served(verdict: str, cache: Interval, used: Interval, engine: str = "vllm") -> str:
+    item = serving()
+    assert item.estimate.serving is not None
+    item.estimate.memory.verdict, item.estimate.memory.used = verdict, used
+    item.estimate.serving.kv_cache, item.estimate.serving.engine = cache, engine
+    return as_text([item])
+
+
+def test_a_server_whose_share_is_too_small_is_not_said_to_exceed_the_memory() -> None:
+    text = _served("oom", around(-5.8, -6.9, -4.7), around(37, 33.6, 40.6))
+    assert "memory per GPU: does not start: what the engine may take of the memory has no room for a KV cache\n" in text
+    assert "even the low end" not in text
+    assert "does not fit: even the low end" in _served("oom", around(-5.8, -6.9, -4.7), around(89, 88, 90))
+    text = _served("likely-oom", around(2, -1, 4), around(37, 33.6, 40.6))
+    assert "probably does not start: the KV cache cannot hold one request of max_model_len" in text
+
+
+def test_no_cache_of_less_than_nothing() -> None:
+    assert "2.00 GiB (0.0–4.0)" in _served("tight", around(2, -1, 4), around(37, 33.6, 40.6))
+    assert "none: 1.00 GiB short (0.0–3.0)" in _served("likely-oom", around(-1, -3, 2), around(37, 33.6, 40.6))
+
+
+def test_the_slots_of_a_context_are_counted_in_its_own_lengths() -> None:
+    text = _served("fits", around(55, 54, 57), around(72, 71, 73), "llama.cpp")
+    assert "has 32,768 tokens; 130.2 requests of that length at once" in text
+    assert "130.2 requests of max_model_len 8,192 at once" in as_text([serving()])
+
+
+def test_form_factors_of_one_card_have_the_memory_of_the_smaller() -> None:
+    item = training()
+    other = Accelerator("X1-PCIe-80GB", "acme", "one", (9, 0), 80, 79.25, True, None)
+    item.job.hardware = Hardware((other, GPU), "X1", 8, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+    item.estimate.memory.capacity = None
+    assert "  usable       79.15 GiB  10." in as_text([item])
+
+
+def test_accelerators_that_differ_are_why_there_is_no_verdict() -> None:
+    item = training("unknown")
+    other = Accelerator("X1-94GB", "acme", "one", (9, 0), 94, 99.0, True, None)
+    item.job.hardware = Hardware((other, GPU), "X1", 8, 1, FlagOrigin("--gpu"), FlagOrigin("--gpus"))
+    item.estimate.memory.capacity = None
+    text = as_text([item])
+    assert "memory per GPU: no verdict, as the accelerators differ: fits on X1-94GB; oom on X1-80GB\n" in text
+    assert "usable" not in text
+    item.estimate.memory.missing = ["sharding"]
+    assert "memory per GPU: no verdict\n" in as_text([item])
+
+
+def test_what_the_rollout_engine_takes_is_no_fragmentation() -> None:
+    item = training()
+    assert "GiB  fragmentation, CUDA context" in as_text([item])
+    item.estimate.memory.phases["generation"] = 85.0 * GIB
+    assert "GiB  the rollout engine while it generates, fragmentation, CUDA context" in as_text([item])

@@ -131,7 +131,7 @@ def test_the_page_of_a_server() -> None:
         "serve.sh  serving, no file\n"
         "  model      not stated\n"
         "  hardware   8 × H0-80GB (79.00 GiB usable)  (--gpu · --gpus)\n"
-        "  now        71.0 GiB per GPU (70.0–72.0): starts, but holds no request of max_model_len\n"
+        "  now        71.0 GiB per GPU (70.0–72.0): holds no request of max_model_len\n"
         "  KV cache   34,336 tokens (30,000–35,000), 0.3 requests of full length at once\n"
         "  largest    max_model_len 29,952 (34,304 as expected)\n"
         "  smallest   tensor parallel size 2 (now 1)\n"

@@ -102,7 +102,7 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         rows.append(
             ("optimizer", states.optimizer, f"{billions(trainable)} × {per:.2f} bytes{shard} ({plan.optimizer})")
         )
-    pairs = " pairs" if plan.rows != plan.micro_batch else ""
+    pairs = "" if plan.rows == plan.micro_batch else " pair" if plan.micro_batch == 1 else " pairs"
     batch = f"{plan.micro_batch}{pairs} × {plan.local_sequence} tokens"
     layers = len(plan.architecture.layers) if plan.architecture else 0
     for name, size in peak.parts.items():
