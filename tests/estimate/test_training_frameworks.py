@@ -637,3 +637,22 @@ def test_unsloths_lora_kernels() -> None:
     assert expected({**LLAMA_8B, "model_type": "qwen2"})[1] > kernels[1]
     unknown = expected(framework_version=None)
     assert unknown[0] == pytest.approx(kernels[0], rel=0.01) and unknown[1] > 1.2 * kernels[1]
+
+
+@pytest.mark.parametrize(("compute", "masters"), [("fp16", 4 * PARAMETERS), ("none", 0)])
+def test_deepspeeds_engine_has_fp32_masters_without_zero_too(compute: str, masters: int) -> None:
+    """``_configure_fp16_optimizer`` at stage 0; a run in fp32 has none."""
+    stored = "fp16" if masters else "fp32"
+    facts = {"method": "full", "weight_dtype": stored, "compute_dtype": compute, "zero_stage": 0}
+    memory = estimate("deepspeed", gpus=1, **facts).memory
+    assert sum(part.bytes for part in memory.components if part.name == "master weights") == masters
+
+
+@pytest.mark.parametrize(("compute", "freed"), [("fp16", 2), ("bf16", 4)])
+def test_what_loading_a_quantized_model_leaves_in_the_cache_is_in_the_high_end(compute: str, freed: int) -> None:
+    """16-bit embeddings and head whose fp32 copies were made; under bf16 TRL casts back, and those go in turn."""
+    facts = {"framework_version": "0.25.0", "method": "qlora", "quantization": "nf4", "weight_dtype": compute}
+    memory = estimate("trl", gpus=1, compute_dtype=compute, loss_kernel="fused_linear", **facts).memory
+    assert memory.reserved is not None and memory.allocated is not None
+    without = max(memory.allocated.high, 1.1 * memory.reserved.expected)
+    assert memory.reserved.high - without == pytest.approx(2 * 128256 * 4096 * freed, rel=1e-6)

@@ -190,17 +190,25 @@ def used_of(
     return used
 
 
-def with_uneven_batches(
-    reserved: Interval, used: Interval, live: float, resident: float, plan: Plan, candidates: Sequence[Accelerator]
+def with_cached_blocks(
+    reserved: Interval,
+    used: Interval,
+    live: float,
+    resident: float,
+    plan: Plan,
+    candidates: Sequence[Accelerator],
+    left: float,
 ) -> tuple[Interval, Interval]:
-    """The high ends of what is reserved and used where batches differ in length (:data:`FITTED_UNEVEN`).
+    """The high ends of what is reserved and used, with blocks that serve nothing that comes later.
 
-    ``live`` and ``resident``: bytes at the peak and of the states. A device that would do without the cache is not made
-    too small by it.
+    Those of batches that differ in length (:data:`FITTED_UNEVEN`), and ``left``, bytes that loading made and freed: they
+    stay unless a process empties its cache (fitcheck-t4 has one run in two processes, 11.74 and 13.10 GiB). ``live`` and
+    ``resident``: bytes at the peak and of the states. A device that would do without the cache is not made too small by it.
     """
-    if plan.packs or regime_of(plan) not in ("single", "ddp"):
-        return reserved, used
-    more = max(0.0, resident + FITTED_UNEVEN * (live - resident) - reserved.high)
+    uneven = 0.0
+    if not plan.packs and regime_of(plan) in ("single", "ddp"):
+        uneven = resident + FITTED_UNEVEN * (live - resident) - reserved.high
+    more = max(0.0, uneven, left)
     high = used.high + more
     capacities = [a.usable_bytes for a in candidates]
     if capacities:

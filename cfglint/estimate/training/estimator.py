@@ -9,7 +9,7 @@ from cfglint.estimate.batch import estimate_batch
 from cfglint.estimate.compute import estimate_compute
 from cfglint.estimate.result import Component, Estimate, Interval, MemoryEstimate
 from cfglint.estimate.training.activations import Activations, activations_of
-from cfglint.estimate.training.device import reserved_of, used_of, with_uneven_batches
+from cfglint.estimate.training.device import reserved_of, used_of, with_cached_blocks
 from cfglint.estimate.training.evaluation import evaluation_of, evaluation_peak
 from cfglint.estimate.training.explain import components_of
 from cfglint.estimate.training.intervals import allocated_interval, earlier, favourable
@@ -22,7 +22,7 @@ from cfglint.estimate.training.resolve import resolve
 from cfglint.estimate.training.rollout import described, rollout_of, shared_use
 from cfglint.estimate.training.saving import Saving, saving_of
 from cfglint.estimate.training.sharding import on_compute_stream, windows_of
-from cfglint.estimate.training.states import States, state_bytes, trainable_dtype
+from cfglint.estimate.training.states import States, left_by_loading, state_bytes, trainable_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES
 from cfglint.estimate.verdict import decide
 from cfglint.jobs.job import TrainingJob
@@ -207,8 +207,14 @@ def estimate_training(job: TrainingJob) -> Estimate:
         certainty = min(1.0, least / peak.total)
         memory.reserved = reserved_of(live, plan, stage.activations.humps, certainty, stage.pools)
         used = used_of(memory.reserved, live, plan, job.hardware.candidates, states.paged)
-        memory.reserved, used = with_uneven_batches(
-            memory.reserved, used, live.expected, states.resident, plan, job.hardware.candidates
+        memory.reserved, used = with_cached_blocks(
+            memory.reserved,
+            used,
+            live.expected,
+            states.resident,
+            plan,
+            job.hardware.candidates,
+            left_by_loading(plan, stage.parameters),
         )
         memory.used = used
         if rollout is not None:

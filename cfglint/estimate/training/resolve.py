@@ -109,7 +109,11 @@ def resolve(job: TrainingJob) -> Plan:
         keeps_packed_inputs=packed_inputs_kept(read, method.quantization, profile),
         weight_dtype=weight,
         compute_dtype=compute,
-        master_weights=read.flag("master_weights", megatron or ranks.sharding.startswith("zero")),
+        master_weights=read.flag(
+            "master_weights",
+            # deepspeed/runtime/engine.py, _configure_fp16_optimizer: without ZeRO its engine has masters too
+            megatron or ranks.sharding.startswith("zero") or (profile.name == "deepspeed" and compute is not None),
+        ),
         optimizer=read.text("optimizer", profile.optimizer, default, loose=True) or profile.optimizer,
         foreach=read.get("optimizer_foreach"),
         gradient_dtype=stored_dtype_of(read, "gradient_dtype"),

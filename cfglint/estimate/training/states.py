@@ -194,6 +194,15 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
     return _offloaded(plan, states, part)
 
 
+def left_by_loading(plan: Plan, parameters: Parameters) -> float:
+    """Blocks of embeddings and head that freed when these were converted: the 16-bit ones that became fp32
+    (PEFT ``utils/other.py``, prepare_model_for_kbit_training), or the fp32 ones where they became 16-bit again."""
+    if plan.quantization is None or not plan.upcast_unquantized or plan.weight_dtype == "fp32":
+        return 0.0
+    freed = DTYPE_BYTES[plan.weight_dtype] if plan.upcast_outer else DTYPE_BYTES["fp32"]
+    return (parameters.embedding + parameters.head) * freed
+
+
 def _offloaded(plan: Plan, states: States, part: float) -> States:
     """States with what is offloaded moved to the host (or to NVMe, where it is counted nowhere)."""
     if plan.offload_optimizer in ("cpu", "nvme"):
