@@ -71,15 +71,40 @@ class TrainingLogits(Rule):
             at="per_device_train_batch_size",
             count=1,
         ),
+        example(
+            "sft.yaml",
+            """
+            model_name_or_path: Qwen/Qwen2.5-0.5B
+            bf16: true
+            per_device_train_batch_size: 1
+            per_device_eval_batch_size: 4
+            eval_strategy: steps
+            eval_steps: 100
+            num_train_epochs: 1
+            max_length: 8192
+            gradient_checkpointing: true
+            """,
+            gpu="A100-80GB",
+            gpus=1,
+            at="per_device_eval_batch_size",
+            count=1,
+            note="evaluation is where the run needs most",
+        ),
     )
 
     def check_training(self, job: TrainingJob, context: Context) -> Iterator[Finding]:
-        if job.partial or not job.hardware.candidates or job.value("loss_kernel", "torch") not in ("torch", "triton"):
+        if job.partial or not job.hardware.candidates:
             return
         if job.sequence_length is None or job.micro_batch_size is None:
             return
         share = self.options["share"]
         memory = context.estimate(job).memory
+        evaluating = memory.at == "evaluation"
+        kernel = job.value("loss_kernel", "torch")
+        if (job.value("eval_loss_kernel", kernel) if evaluating else kernel) not in ("torch", "triton"):
+            return
+        if evaluating and job.undecided("eval_micro_batch_size"):
+            return
         part = next((c for c in memory.components if c.name == PART), None)
         capacity = memory.capacity or max(a.usable_bytes for a in job.hardware.candidates)
         if memory.verdict in ("oom", "likely-oom"):
@@ -87,12 +112,13 @@ class TrainingLogits(Rule):
         if part is None or not isinstance(share, (int, float)) or part.bytes < share * capacity:
             return
         severity: Severity = "warning" if part.bytes >= 0.5 * capacity else "info"
+        fused = "a fused loss makes no logits: use_liger_kernel: true, cut cross-entropy or a chunked loss"
         yield self.finding(
-            f"the logits of one micro-batch take {part.bytes / GIB:.1f} GiB of {capacity / GIB:.1f} on "
+            f"the logits of one {'batch of evaluation' if evaluating else 'micro-batch'} take {part.bytes / GIB:.1f} GiB of {capacity / GIB:.1f} on "
             f"{accelerator_words(job)}: {part.formula}",
-            job.micro_batch_size,
-            (job.sequence_length, "tokens per sequence"),
-            help="a fused loss makes no logits: use_liger_kernel: true, cut cross-entropy or a chunked loss",
+            (job.eval_micro_batch_size or job.evaluates) if evaluating else job.micro_batch_size,
+            ((evaluating and job.eval_sequence_length) or job.sequence_length, "tokens per sequence"),
+            help=f"evaluate in smaller batches; {fused}" if evaluating else fused,
             severity=severity,
             confidence="medium",
             data={"logits_gib": round(part.bytes / GIB, 2)},

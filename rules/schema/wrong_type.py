@@ -14,6 +14,7 @@ from cfglint.source.node import Node, Route, Scalar, plain
 
 from .standing import stated_version, surely_named, table_of, title, values
 
+JOB_FILE: Final = "cfglint-job"
 ELSEWHERE: Final = (("fp16", "min_loss_scale"),)
 """Values that a rule of their own judges."""
 
@@ -75,6 +76,18 @@ class WrongType(Rule):
             count=1,
         ),
         example(
+            "job.yaml",
+            """
+            cfglint: 1
+            kind: train
+            model: Qwen/Qwen2.5-7B
+            zero_stage: 7
+            """,
+            at="zero_stage",
+            count=1,
+            note="numbers of the job file have bounds",
+        ),
+        example(
             "axolotl.yaml",
             """
             base_model: Qwen/Qwen2.5-7B
@@ -119,12 +132,14 @@ class WrongType(Rule):
         schema = table_of(reading)
         if schema is None:
             return
+        told: set[object] = set()
         for route, node in values(reading, schema):
             complaint = complaint_of(reading, schema, route, node, context)
             if complaint is None or is_exponent(node, complaint) or is_switch_word(node, complaint):
                 continue
             if route[-2:] in ELSEWHERE:
                 continue
+            told.add(route[-1])
             level = _level(reading, schema, route, node, complaint, context)
             yield self.finding(
                 f"{route_text(route)}: {complaint}",
@@ -133,6 +148,13 @@ class WrongType(Rule):
                 severity=level,
                 confidence="high" if level == "error" else "medium",
             )
+        if schema.name == JOB_FILE:
+            # what `cfglint estimate` refuses of its own file: numbers out of their bounds
+            for key, complaint in reading.context.get("wrong_values", ()):
+                if key not in told and key != "model":
+                    yield self.finding(
+                        f"{key}: {complaint}", reading.origin(key), help="give a value within the bounds"
+                    )
 
 
 def complaint_of(reading: Reading, schema: Schema, route: Route, node: Node, context: Context) -> str | None:
@@ -156,7 +178,7 @@ def is_switch_word(node: Node, complaint: str) -> bool:
 
 def _level(reading: Reading, schema: Schema, route: Route, node: Node, complaint: str, context: Context) -> Severity:
     """An error where the framework validates what it reads."""
-    if schema.name == "cfglint-job":
+    if schema.name == JOB_FILE:
         return "error"
     owner = schema.owner_of(*route) or schema
     known = surely_named(stated_version(reading, owner, context)) is not None

@@ -100,3 +100,12 @@ def test_a_version_of_thousands_of_digits_is_named(job: Path, capsys: pytest.Cap
     assert main(["check", "--fail-on", "never", "job.yaml"]) == 0
     assert main(["estimate", "job.yaml"]) == 2
     assert "framework_version: expected a version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("key", "value"), [("zero_stage", "7"), ("micro_batch_size", "-3"), ("lora_rank", TOO_LARGE)])
+def test_check_names_what_estimate_refuses(job: Path, capsys: pytest.CaptureFixture[str], key: str, value: str) -> None:
+    _write(job, key, value)
+    assert main(["estimate", "job.yaml"]) == 2
+    assert main(["check", "job.yaml", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [f["message"].split(":")[0] for f in found if f["code"] == "SCH009"] == [key]
