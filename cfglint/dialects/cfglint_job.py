@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cfglint.dialects.base import Dialect, Recognition
-from cfglint.dialects.schema import is_unknown, load_schema, type_members
+from cfglint.dialects.schema import holds_placeholder, is_unknown, load_schema, type_members
 from cfglint.dialects.values import integer, number
 from cfglint.jobs.facts import UNKNOWN, FactField, FactSet, FileOrigin, Origin, Reading, beyond_counting
 from cfglint.jobs.job import ServingJob, TrainingJob
@@ -95,6 +95,8 @@ def read_value(key: str, value: Any) -> tuple[Any, str]:
     """A key's value as the job takes it, with what is wrong with it in words; a wrong value becomes UNKNOWN."""
     table = load_schema(JobDialect.name)
     info = table.key("jobs", 0, key)
+    if isinstance(value, str) and holds_placeholder(value):
+        return UNKNOWN, ""
     if info is None or value is None or is_unknown(value):
         return value, ""
     kinds = set(type_members(info.type))

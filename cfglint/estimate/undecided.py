@@ -25,7 +25,7 @@ that with more ranks than experts some hold nothing and all gather padding."""
 PER_NODE: Final = 8
 
 LEAST: Final[Mapping[str, Any]] = {
-    "micro_batch_size": 1, "gradient_checkpointing": "full", "optimizer": "sgd", "quantization": "nf4-double", "lora_rank": 1,
+    "micro_batch_size": 1, "eval_micro_batch_size": 1, "gradient_checkpointing": "full", "optimizer": "sgd", "quantization": "nf4-double", "lora_rank": 1,
     "weight_dtype": "bf16", "compute_dtype": "bf16", "loss_kernel": "fused_linear", "attention": "flash2",
     "offload_optimizer": "cpu", "offload_parameters": "cpu", "activation_offloading": True,
 }  # fmt: skip
@@ -71,7 +71,8 @@ def _trained(job: TrainingJob) -> Estimate:
 def _least(job: TrainingJob) -> Estimate:
     """With the framework's defaults for what is stated as something not known here, widened to the least that may be meant."""
     made = _split(job)
-    hidden = [name for name in LEAST if job.undecided(name)]
+    idle = () if job.value("evaluates") is True else ("eval_micro_batch_size",)
+    hidden = [name for name in LEAST if job.undecided(name) and name not in idle]
     if not hidden:
         return made
     least = {name: LEAST[name] for name in hidden}

@@ -51,6 +51,7 @@ HOW_TO_SUPPLY: Final = {
     "model": "`cfglint models add ID`, a config.json beside the file, or [tool.cfglint.models]",
     "sequence_length": "the sequence length in the config, or --set sequence_length=N",
     "micro_batch_size": "the batch size per device in the config, or --set micro_batch_size=N",
+    "eval_micro_batch_size": "the batch size of evaluation in the config, or --set eval_micro_batch_size=N",
 }
 
 

@@ -144,3 +144,35 @@ def test_a_deepspeed_file_that_is_not_at_hand_may_shard() -> None:
     assert _verdict({"run.sh": command.format("$CONFIG")}) == ("unknown", ["sharding"])
     assert _verdict({"run.sh": command.format("ds.json"), "ds.json": stage % 3})[0] == "fits"
     assert _verdict({"run.sh": command.format("ds.json"), "ds.json": stage % 0})[0] in ("oom", "likely-oom")
+
+
+EVALUATES = """\
+cfglint: 1
+kind: train
+model: meta-llama/Llama-3.1-8B
+framework: trl
+micro_batch_size: 1
+sequence_length: 2048
+zero_stage: 3
+"""
+
+
+def test_a_batch_of_evaluation_that_is_filled_in_later_is_open() -> None:
+    """Its default was taken for what the file says, and a verdict rested on it; a template was a wrong number."""
+    for unknown in ("auto", "${EVAL}", '"{{ batch }}"'):
+        text = EVALUATES + f"evaluates: true\neval_micro_batch_size: {unknown}\n"
+        result = lint_files({"job.yaml": text}, gpu="H100-SXM", gpus=8)
+        (job,) = result.context.jobs.training
+        made = result.context.estimate(job)
+        assert (made.memory.verdict, made.memory.missing) == ("unknown", ["eval_micro_batch_size"])
+        assert "eval_micro_batch_size is not known: 8 (trl default)" in made.assumptions and not made.problems
+        assert not [f for f in result.findings if f.code in ("MEM012", "SCH009")]
+    assert _verdict({"job.yaml": EVALUATES + "evaluates: true\n"}, "H100-SXM", 8) == ("tight", [])
+    assert _verdict({"job.yaml": EVALUATES + "eval_micro_batch_size: auto\n"}, "H100-SXM", 8)[1] == []
+
+
+def test_a_template_in_a_job_file_is_not_known() -> None:
+    text = EVALUATES.replace("micro_batch_size: 1", "micro_batch_size: ${BATCH}")
+    assert _verdict({"job.yaml": text}, "H100-SXM", 8) == ("unknown", ["micro_batch_size"])
+    result = lint_files({"job.yaml": EVALUATES.replace("meta-llama/Llama-3.1-8B", "${MODEL}")}, gpu="H100-SXM", gpus=8)
+    assert not [f for f in result.findings if f.code == "FCT001"]

@@ -30,7 +30,8 @@ class Reader:
             return fact.value
         if default is not None and why:
             self.note(name, default, why)
-            self.assumptions.append(f"{name} is not stated: {_words(default)} ({why})")
+            known = "known" if self.job.undecided(name) else "stated"
+            self.assumptions.append(f"{name} is not {known}: {_words(default)} ({why})")
         if loose:
             self.loose.add(name)
         return default
