@@ -608,6 +608,23 @@ def test_unsloths_loss_by_release(release: str, bytes_each: int) -> None:
     assert bytes_each * LOGITS <= made <= bytes_each * LOGITS + GIB
 
 
+def test_unsloths_kernel_caps_logits_itself() -> None:
+    def made(**config: Any) -> float:
+        gemma = {
+            **LLAMA_8B,
+            "model_type": "gemma2",
+            "head_dim": 128,
+            "query_pre_attn_scalar": 128,
+            "sliding_window": 4096,
+            **config,
+        }
+        memory = estimate("unsloth", gpus=1, config=gemma, framework_version="2024.7", **UNSLOTH).memory
+        return next(part.bytes for part in memory.components if part.name == "logits and loss")
+
+    assert made(final_logit_softcapping=30.0) == pytest.approx(made(final_logit_softcapping=None))
+    assert made(final_logit_softcapping=30.0) == pytest.approx(6 * LOGITS, rel=0.05)
+
+
 @pytest.mark.parametrize(("gpu", "pieces"), [("H100-SXM", 1), ("L4", 4)])
 def test_unsloths_fused_loss_takes_half_of_what_is_free(gpu: str, pieces: int) -> None:
     """Pieces in fours once the fp32 logits of all exceed what the weights leave (``get_chunk_size``)."""

@@ -158,6 +158,8 @@ def _logits(writer: BlockWriter, hidden: Value, weight: Weight, head: Head, elem
         logits = tape.op((logits,), elements, logits.dtype)
     if head.scaled:
         logits = tape.scale(logits)
+    if head.kernel == "triton" and head.returns_logits:
+        return logits  # unsloth ``kernels/cross_entropy_loss.py`` (2024.7): DO_SOFTCAPPING
     return _capped(writer, logits)
 
 
