@@ -555,3 +555,23 @@ def test_what_a_device_shows_is_at_least_what_is_reserved_and_allocated() -> Non
     for end in ("low", "expected", "high"):
         used, reserved, allocated = (getattr(part, end) for part in (memory.used, memory.reserved, memory.allocated))
         assert used >= reserved >= allocated > 0
+
+
+def _weights_formula(**facts: object) -> str:
+    from cfglint.testing import lint_files
+
+    stated = {"model": "Qwen/Qwen2.5-7B", "framework": "trl", "micro_batch_size": 1, "sequence_length": 512, **facts}
+    text = "cfglint: 1\nkind: train\n" + "".join(f"{key}: {value}\n" for key, value in stated.items())
+    result = lint_files({"job.yaml": text}, gpu="H100-SXM", gpus=2)
+    (job,) = result.context.jobs.training
+    return result.context.estimate(job).memory.components[0].formula
+
+
+def test_the_formula_of_weights_says_why_it_is_not_what_is_stated() -> None:
+    """'× 4 bytes' stood beside 'weight_dtype bf16', '0.00 GiB' beside '7.62 B × 2 bytes'."""
+    facts = {"weight_dtype": "bf16", "compute_dtype": "bf16"}
+    cast = _weights_formula(fsdp="full_shard", fsdp_version=2, **facts)
+    assert cast == "7.62 B × 4 bytes (fp32, to which what is trained is cast) / 2 ranks"
+    assert _weights_formula(zero_stage=3, **facts) == "7.62 B × 2 bytes / 2 ranks"
+    offloaded = _weights_formula(zero_stage=3, offload_parameters="cpu", **facts)
+    assert offloaded == "7.62 B × 2 bytes / 2 ranks, all on the host"

@@ -88,12 +88,15 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
         weights = f"({billions(packed)} × {format_.bytes_per_parameter:.3f} bytes ({plan.quantization}){rest}){split}"
     else:
         dtype = plan.weight_dtype if plan.adapter else trainable_dtype(plan)
-        weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{split}"
+        cast = f" ({dtype}, to which what is trained is cast)" if dtype != plan.weight_dtype else ""
+        weights = f"{billions(parameters.base)} × {DTYPE_BYTES[dtype]:g} bytes{cast}{split}"
     if plan.adapter:
         weights += f" + adapters {billions(trainable)} × {trained_bytes(plan, parameters):.3g} bytes"
     if plan.frozen_copies:
         beside = "the reference" if plan.reference == "model" else "models that are not trained"
         weights += f", and {beside}: {plan.frozen_copies} of the same size"
+    if plan.offload_parameters in ("cpu", "nvme") and not states.weights:
+        weights += f", all on {'NVMe' if plan.offload_parameters == 'nvme' else 'the host'}"
     rows.append(("weights", states.weights, weights))
     if states.masters:
         rows.append(("masters", states.masters, f"{billions(trainable)} × {states.master_bytes:g} bytes{shard}"))
