@@ -608,6 +608,25 @@ def test_unsloths_loss_by_release(release: str, bytes_each: int) -> None:
     assert bytes_each * LOGITS <= made <= bytes_each * LOGITS + GIB
 
 
+def test_unsloths_short_batches_make_whole_logits() -> None:
+    """``bsz * q_len <= 1024`` from November 2024 to September 2025: unpacked batches may be so short, which the high end holds."""
+    small = {
+        **LLAMA_8B,
+        "hidden_size": 512,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 4,
+        "tie_word_embeddings": True,
+    }
+    facts = {**UNSLOTH, "micro_batch_size": 1, "sequence_length": 2048, "framework_version": "2025.4.7"}
+
+    def above(**stated: Any) -> float:
+        memory = estimate("unsloth", gpus=1, config=small, **{**facts, **stated}).memory
+        assert memory.allocated is not None
+        return memory.allocated.high - memory.phases["load"]
+
+    assert above(packing=False) > 6 * 1024 * 128256 > 2 * above(packing=True)
+
+
 def test_unsloths_kernel_caps_logits_itself() -> None:
     def made(**config: Any) -> float:
         gemma = {

@@ -39,6 +39,10 @@ SHORT_DEFAULT: Final = 256
 """The same where no file states a limit (fms-mp: 280 tokens a sample under TRL's 1,024)."""
 
 
+SHORT_BATCH: Final = 1024
+"""Tokens of a batch up to which Unsloth makes whole logits (``models/llama.py``: ``bsz * q_len <= 1024``)."""
+
+
 def residual_regime(plan: Plan) -> str:
     """The group of measured rows that speaks for this plan."""
     if plan.checkpointing == "selective":
@@ -62,7 +66,10 @@ def allocated_interval(expected: float, least: float, floor: float, plan: Plan) 
 
 
 def earlier(plan: Plan) -> Plan | None:
-    """The plan under earlier releases, where which one runs is not known: they may take more."""
+    """What may take more: the plan under earlier releases, where which one runs is not known, or a batch that makes logits."""
+    if plan.short_whole and not plan.packs and plan.micro_batch and plan.sequence:
+        shorter = min(plan.sequence, SHORT_BATCH // plan.micro_batch)
+        return replace(plan, sequence=shorter, loss_kernel="triton") if shorter else None
     if plan.earlier_kernel:
         return replace(plan, loss_kernel=plan.earlier_kernel, scoring=None, metrics=MOST_METRICS)
     return replace(plan, scoring=plan.earlier_scoring) if plan.earlier_scoring is not None else None

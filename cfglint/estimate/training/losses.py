@@ -70,13 +70,15 @@ def loss_room_of(read: Reader, profile: Profile, loss_kernel: str) -> dict[str, 
     release = release_of(read, profile)
     if release is None or loss_kernel != "fused_linear":
         return {}
+    found: dict[str, Any] = {"short_whole": bool(profile.short_whole) and in_force(profile.short_whole, release)}
     for releases, target in profile.loss_target:
         if in_force(releases, release):
-            if target:
-                return {"loss_room": 2 * target}
             usable = [a.usable_bytes for a in read.job.hardware.candidates]
-            return {"loss_room": min(usable), "loss_fills": True} if usable else {}
-    return {}
+            if target:
+                found["loss_room"] = 2 * target
+            elif usable:
+                found |= {"loss_room": min(usable), "loss_fills": True}
+    return found
 
 
 def flattens_samples(read: Reader, profile: Profile, method: Method) -> bool:

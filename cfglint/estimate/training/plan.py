@@ -157,6 +157,8 @@ class Plan:
     evaluation_batch: int | None = None
     evaluation_sequence: int | None = None
     evaluation_loss_kernel: str = "torch"
+    short_whole: bool = False
+    """Batches of at most 1,024 tokens make whole logits, longer ones none."""
     loss_room: float | None = None
     """Bytes that a compiled fused loss finds free: it makes pieces whose fp32 logits are half of that."""
     loss_fills: bool = False

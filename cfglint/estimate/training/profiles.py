@@ -122,6 +122,8 @@ class Profile:
     """Releases whose loss is a Triton kernel on whole logits, where later ones make none."""
     loss_target: tuple[tuple[str, float], ...] = ()
     """Releases of a compiled fused loss, and bytes of fp32 logits that one of its pieces aims at; 0: half of what is free."""
+    short_whole: str = ""
+    """Releases that make whole logits, with that kernel, of batches of at most 1,024 tokens."""
     adapter_kernels: frozenset[str] = frozenset()
     """Model types whose projections run with their adapters in kernels, where these have no dropout and the base no bias."""
     loss_in_place: bool = True
@@ -280,6 +282,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         # models/llama.py: ``fast_cross_entropy_loss`` on logits in 16 bits; since 2024.11.8 cut cross entropy, since 2025.8.5
         # unsloth_zoo fused_losses/cross_entropy_loss.py, ``_get_chunk_multiplier``
         whole_logits="<2024.11.8",
+        short_whole=">=2024.11.8,<2025.10",
         loss_target=((">=2025.9.1", 0.0), (">=2025.8.5,<2025.9.1", GIB)),
         upcast_logits=False,
         # models/llama.py, patch_peft_model (2024.1 to 2025.12): ``apply_lora_mlp``, ``apply_lora_qkv``, ``apply_lora_o``
