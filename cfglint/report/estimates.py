@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from cfglint.report.terminal import Paint, harmless
 
 SAME_SIZE: Final = 1.02
 """Accelerators within this factor of each other are form factors of one card; the smallest is shown."""
+WINDOWED: Final = 1.05
+"""From this factor on, tokens times bytes are more than the cache has: rounding to blocks makes less."""
 BAR_WIDTH: Final = 60
 """Columns of the bar of components."""
 
@@ -415,7 +418,10 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
             least = max(0.0, -cache.high)
             text = f"none: {-cache.expected / GIB:.2f} GiB short ({least / GIB:.1f}–{-cache.low / GIB:.1f})"
         elif serving.kv_tokens is not None and serving.kv_bytes_per_token:
-            text += f" = {serving.kv_tokens.expected:,.0f} tokens of {serving.kv_bytes_per_token:,.0f} bytes"
+            tokens, each = serving.kv_tokens.expected, serving.kv_bytes_per_token
+            # layers with a window keep less of a long request
+            most = "up to " if tokens * each > cache.expected * WINDOWED else ""
+            text += f" = {tokens:,.0f} tokens of {most}{each:,.0f} bytes"
         rows.append(("KV cache", text))
     if serving.max_model_len:
         text = f"the longest request that fits has {serving.max_model_len:,} tokens"
@@ -424,9 +430,15 @@ def _facts(item: JobEstimate) -> list[tuple[str, str]]:
             length = f"max_model_len {stated:,}" if isinstance(stated, int) else "full length"
             if serving.engine == "llama.cpp":  # whose context is that of all its slots
                 length = "that length"
-            text += f"; {serving.max_concurrency:.1f} requests of {length} at once"
+            text += f"; {_requests(serving.max_concurrency)} requests of {length} at once"
         rows.append(("requests", text))
     return rows
+
+
+def _requests(number: float) -> str:
+    """A number of requests; less than one is not rounded to one, nor something to nothing."""
+    shown = f"{number:.1f}"
+    return f"{math.floor(number * 100) / 100:.2f}" if number < 1 and shown in ("0.0", "1.0") else shown
 
 
 def _batch(item: JobEstimate) -> str:

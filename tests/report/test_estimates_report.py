@@ -169,3 +169,19 @@ def test_what_the_rollout_engine_takes_is_no_fragmentation() -> None:
     assert "GiB  fragmentation, CUDA context" in as_text([item])
     item.estimate.memory.phases["generation"] = 85.0 * GIB
     assert "GiB  the rollout engine while it generates, fragmentation, CUDA context" in as_text([item])
+
+
+def test_less_than_one_request_is_not_shown_as_one() -> None:
+    item = serving()
+    assert item.estimate.serving is not None
+    for number, shown in ((0.962, "0.96"), (0.999, "0.99"), (0.04, "0.04"), (0.42, "0.4"), (1.0, "1.0")):
+        item.estimate.serving.max_concurrency = number
+        assert f"; {shown} requests of max_model_len" in as_text([item])
+
+
+def test_tokens_that_a_window_shortens_are_of_at_most_so_many_bytes() -> None:
+    item = serving()
+    assert "tokens of 57,344 bytes" in as_text([item])
+    assert item.estimate.serving is not None
+    item.estimate.serving.kv_tokens = Interval(2e6, 2.1e6, 2.2e6)
+    assert "= 2,100,000 tokens of up to 57,344 bytes" in as_text([item])
