@@ -129,6 +129,14 @@ def _state_kernels(facts: FactReader) -> None:
     ):  # fmt: skip
         if facts.on(key):
             facts.state("loss_kernel", name, key)
+    in_blocks = {
+        "liger_rms_norm": "norm", "liger_rope": "rotary", "liger_glu_activation": "mlp", "liger_swiglu": "mlp",
+    }  # fmt: skip
+    used = [key for key in in_blocks if facts.on(key)]
+    if used:
+        facts.state("block_kernels", sorted({in_blocks[key] for key in used}), used[0])
+    facts.boolean("tiled_mlp", "tiled_mlp")
+    facts.integer("mlp_pieces", "tiled_mlp_num_shards", low=1)
     plugins = facts.node("plugins")
     if boolean(facts.value("cut_cross_entropy")) is None and isinstance(plugins, Sequence):
         for index, name in enumerate(texts(plugins) or []):

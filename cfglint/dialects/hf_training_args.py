@@ -214,6 +214,10 @@ def state_kernels(facts: FactReader) -> None:
                 facts.state("loss_kernel", "triton", "liger_kernel_config", "cross_entropy")
         else:
             facts.state("loss_kernel", "fused_linear", key)
+        if key != "use_liger_loss":
+            kernels = (("rms_norm", "norm"), ("rope", "rotary"), ("swiglu", "mlp"))
+            on = [name for kernel, name in kernels if boolean(facts.value("liger_kernel_config", kernel)) is not False]
+            facts.state("block_kernels", on, key)
     for key in ("torch_compile_backend", "torch_compile_mode"):
         if facts.given(key):
             facts.state("compile", True, key)

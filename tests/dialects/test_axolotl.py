@@ -107,6 +107,10 @@ def test_loss_kernels(read: Read) -> None:
     assert read(BASE + plugin).facts.value("loss_kernel") == "fused_linear"
     assert read(BASE + plugin + "cut_cross_entropy: false\n").facts.value("loss_kernel") == "torch"
     assert read(BASE + "liger_fused_linear_cross_entropy: true\n").facts.value("loss_kernel") == "fused_linear"
+    blocks = read(BASE + "liger_rms_norm: true\nliger_rope: false\nliger_glu_activation: true\n").facts
+    assert blocks.value("block_kernels") == ["mlp", "norm"]
+    tiled = read(BASE + "tiled_mlp: true\ntiled_mlp_num_shards: 4\n").facts
+    assert (tiled.value("tiled_mlp"), tiled.value("mlp_pieces")) == (True, 4)
     assert read(BASE + "chunked_cross_entropy: true\n").facts.value("loss_kernel") == "chunked"
 
 

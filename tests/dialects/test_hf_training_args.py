@@ -39,7 +39,7 @@ def test_facts_and_their_lines(read: Read) -> None:
         "micro_batch_size": (4, 4), "gradient_accumulation_steps": (8, 5), "learning_rate": (2e-5, 6),
         "lr_scheduler": ("cosine", 7), "warmup_ratio": (0.03, 8), "epochs": (2.0, 9), "compute_dtype": ("bf16", 10),
         "tf32": (True, 11), "gradient_checkpointing": ("full", 12), "optimizer": ("adamw_8bit", 13),
-        "sequence_length": (4096, 14), "loss_kernel": ("fused_linear", 16),
+        "sequence_length": (4096, 14), "loss_kernel": ("fused_linear", 16), "block_kernels": (["norm", "rotary", "mlp"], 16),
     }  # fmt: skip
     for name, (value, line) in expected.items():
         fact = reading.facts.fact(name)

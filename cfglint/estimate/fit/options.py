@@ -191,6 +191,10 @@ def _attention(plan: Plan) -> Iterator[Option]:
         yield Option("SDPA attention", {"attention": "sdpa"}, cost="faster", rank=0.1)
 
 
+LIGER_BLOCKS: Final = ("norm", "rotary", "mlp")
+"""What ``use_liger_kernel`` computes in the blocks (transformers ``integrations/liger.py``)."""
+
+
 def _loss(plan: Plan) -> Iterator[Option]:
     model_type = plan.architecture.model_type if plan.architecture else ""
     if (
@@ -199,8 +203,13 @@ def _loss(plan: Plan) -> Iterator[Option]:
         and model_type in LIGER_MODELS
         and plan.tensor_parallel == 1
     ):
-        facts = {"loss_kernel": "fused_linear"}
-        yield Option("a fused linear cross-entropy (Liger)", facts, cost="not slower; needs liger-kernel", rank=0.2)
+        says = {"loss_kernel": "fused_linear"}
+        # Trainer's switch turns on the kernels of the blocks too; Axolotl has a key for each
+        blocks = (
+            {"block_kernels": [*LIGER_BLOCKS]} if plan.profile.name in ("transformers", "trl", "llamafactory") else {}
+        )
+        words = "a fused linear cross-entropy (Liger)"
+        yield Option(words, {**says, **blocks}, says, cost="not slower; needs liger-kernel", rank=0.2)
 
 
 def each_reduction(plan: Plan) -> Iterator[Option]:

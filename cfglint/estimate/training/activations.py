@@ -150,6 +150,8 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         rotary_kernel=profile.rotary_kernel,
         mlp_kernel=profile.mlp_kernel,
         weighs_activation=plan.weighs_activation,
+        tiled_mlp=plan.tiled_mlp,
+        mlp_pieces=plan.mlp_pieces,
         lora_rank=plan.lora_rank,
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
@@ -179,8 +181,10 @@ def _dense_mask(plan: Plan) -> bool:
 
     transformers >= 4.53 (``masking_utils.find_packed_sequence_indices``); a mask also switches grouped-query attention
     to repeated keys and values (``integrations/sdpa_attention.py``). So do padded rows: chosen and rejected answers, and
-    sampled ones, are of unequal length.
+    sampled ones, are of unequal length. Ulysses does without masks (DeepSpeed ``runtime/sequence_parallel/ulysses_sp.py``).
     """
+    if plan.sharding.startswith("zero") and plan.context_parallel > 1:
+        return False
     padded = plan.objective in PREFERENCE and plan.rows > 1
     return padded or (plan.finds_packed and (plan.packing or plan.flattens))
 

@@ -55,7 +55,10 @@ class Numerics:
     """``modeling`` (as written in the modeling file), ``fused`` (one kernel that saves its input)."""
     rotary_kernel: str = "modeling"
     mlp_kernel: str = "modeling"
-    """``fused``: gate and up saved, the product recomputed (Liger)."""
+    """``fused``: gate and up saved, the product recomputed; ``in_place``: their gradients are written over them too (Liger)."""
+    tiled_mlp: bool = False
+    """The MLP runs on one piece of the sequence after the other, in backward again."""
+    mlp_pieces: int | None = None
     weighs_activation: bool = False
     """Experts: one kernel multiplies by the router's weights too, and keeps no more than gate and up."""
     input_grad: bool = True
@@ -290,7 +293,7 @@ class BlockWriter:
         if numerics.dora:
             scaled = self._dora(inner, scaled, in_features, out_features, rows)
         total = tape.to(tape.add(result, scaled), result_dtype)
-        if numerics.modeling and numerics.mlp_kernel == "modeling":  # Unsloth's kernels call no PEFT layer
+        if numerics.modeling and numerics.mlp_kernel != "fused":  # Unsloth's kernels call no PEFT layer
             tape.keep(x, cast)  # what PEFT's forward was called with, and what it names, until it returns
         return total
 
@@ -414,7 +417,10 @@ class BlockWriter:
                 extra = (lse, mask)
             elif numerics.mask and not cross:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
-            out = tape.op((q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True)
+            temp = self._flash_workspace(q, rows, repeats=shape.heads > shape.kv_heads and not repeated)
+            out = tape.op(
+                (q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True, backward_temp=temp
+            )
             by_head = 0 < style.rotary < 1 and not style.rotary_by_token
             if by_head or style.rotary_cat or numerics.joins_qkv or shape.kv_lora_rank or numerics.contiguous_queries:
                 # concatenated or copied queries are laid out by head, and so is the output: transposing it copies
@@ -457,6 +463,16 @@ class BlockWriter:
             out = tape.op((out,), width, q.dtype)  # transpose(1, 2).contiguous()
         tape.keep(probabilities)
         return out
+
+    def _flash_workspace(self, q: Value, rows: float, repeats: bool) -> float:
+        """What flash attention's backward makes beside the gradients.
+
+        Queries' gradients are added up in fp32, each row has a sum, and grouped heads' gradients of keys and values are made for all
+        heads first (flash-attn 2 ``csrc/flash_attn/flash_api.cpp``, ``mha_bwd``; torch ``native/transformers/cuda/flash_attn``).
+        """
+        if self.numerics.attention != "flash" and not self.numerics.cuda:
+            return 0.0
+        return (q.elements + rows) * 4 + (2 * q.bytes if repeats else 0.0)
 
     def _with_sinks(self, scores: Value, v: Value, width: float, rows: float) -> Value:
         """gpt-oss' eager attention: a score more in each row, the row's largest taken off, softmax, the added one cut off.
@@ -750,6 +766,8 @@ class BlockWriter:
 
     def mlp(self, x: Value, width: float) -> Value:
         tape, shape, style, n = self.tape, self.shape, self.style, self.n
+        if self.numerics.tiled_mlp:
+            return self._tiled_mlp(x, width)
         if "mlp" in self.numerics.lora_kernels and style.gated and style.activation in ("silu", "gelu"):
             return self._kernel_mlp(x, width)
         if not style.gated:
@@ -759,15 +777,36 @@ class BlockWriter:
             both = self.project(x, "gate_up", shape.hidden, 2 * width)
             gate, up = tape.split(both, n * width, n * width)
             product = tape.mul(up, self.activate(gate))
-        elif self.numerics.mlp_kernel == "fused" or self.numerics.compiled:
+        elif self.numerics.mlp_kernel in ("fused", "in_place") or self.numerics.compiled:
             gate = self.project(x, "gate", shape.hidden, width)
             up = self.project(x, "up", shape.hidden, width)
-            product = tape.op((gate, up), n * width, gate.dtype, save=(gate, up))
+            over = -(gate.bytes + up.bytes) if self.numerics.mlp_kernel == "in_place" else 0.0
+            product = tape.op((gate, up), n * width, gate.dtype, save=(gate, up), backward_temp=over)
         else:
             gate = self.activate(self.project(x, "gate", shape.hidden, width))
             up = self.project(x, "up", shape.hidden, width)
             product = tape.mul(gate, up)
         return self.project(product, "down", width, shape.hidden)
+
+    def _tiled_mlp(self, x: Value, width: float) -> Value:
+        """Pieces of the sequence one after the other: only the input is kept, and each piece runs again in backward.
+
+        DeepSpeed 0.17 ``runtime/sequence_parallel/ulysses_sp.py``, ``TiledMLP``; Axolotl ``monkeypatch/tiled_mlp``: as many pieces as
+        the sequence holds hidden sizes. The pieces' results wait in a list that is put together.
+        """
+        shape, numerics = self.shape, self.numerics
+        pieces = numerics.mlp_pieces or max(1, -(-shape.sequence // shape.hidden))
+        dtype = numerics.autocast or numerics.weight_dtype
+        size = DTYPE_BYTES[dtype]
+        matrices = 3 if self.style.gated else 2
+        weight = Weight(matrices * shape.hidden * width, numerics.weight_dtype, numerics.train_base)
+        # projections and activation, each with a gradient; Liger's kernel writes the gradients over the projections
+        held = 4 if numerics.mlp_kernel == "in_place" else 2 * matrices
+        piece = self.n / pieces * width * size * held
+        results = self.n * shape.hidden * size
+        return self.tape.op(
+            (x,), self.n * shape.hidden, dtype, save=(x,), forward_temp=results, backward_temp=piece, weight=weight
+        )
 
     def moe(self, x: Value) -> Value:
         """Routed experts on ``top_k`` copies of the tokens."""

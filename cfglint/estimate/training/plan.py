@@ -85,6 +85,9 @@ class Plan:
     """Of so many layers one is checkpointed; None where operations are selected."""
     wraps_ends: bool
     """Untied embedding and head are units of their own under FSDP2."""
+    tiled_mlp: bool
+    """The MLP runs on pieces of the sequence."""
+    mlp_pieces: int | None
     upcasts_logits: bool
     """The loss converts 16-bit logits to fp32."""
     weighs_activation: bool

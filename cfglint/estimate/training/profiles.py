@@ -600,6 +600,16 @@ def for_model(profile: Profile, model_type: str | None) -> Profile:
     )
 
 
+def with_kernels(profile: Profile, kernels: object) -> Profile:
+    """The profile with Liger's kernels in the blocks (liger_kernel ``transformers/{rms_norm,rope,swiglu}.py``), named by what each does."""
+    named = frozenset(map(str, kernels)) if isinstance(kernels, list) else frozenset()
+    if "norm" in named:
+        profile = replace(profile, norm_kernel="fused")
+    if "rotary" in named:
+        profile = replace(profile, rotary_kernel="fused")
+    return replace(profile, mlp_kernel="in_place") if "mlp" in named else profile
+
+
 def profile_of(framework: str | None) -> tuple[Profile, bool]:
     """The profile, and whether the framework is one we know."""
     if framework is None:

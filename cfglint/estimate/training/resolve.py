@@ -27,7 +27,7 @@ from cfglint.estimate.training.methods import (
     weight_dtype_of,
 )
 from cfglint.estimate.training.plan import RELEASE, RL_METHODS, Plan
-from cfglint.estimate.training.profiles import Profile, for_model, profile_of
+from cfglint.estimate.training.profiles import Profile, for_model, profile_of, with_kernels
 from cfglint.estimate.training.ranks import check_division, ranks_of
 from cfglint.estimate.training.reader import Reader
 from cfglint.estimate.training.releases import (
@@ -60,6 +60,7 @@ def resolve(job: TrainingJob) -> Plan:
         read.missing.append("model")
     else:
         profile = for_model(profile, architecture.model_type)
+    profile = with_kernels(profile, read.get("block_kernels"))
     method = method_of(read, profile)
     adapter = adapter_of(read, profile, method, default)
     compute = compute_dtype_of(read, profile, method, default)
@@ -102,6 +103,8 @@ def resolve(job: TrainingJob) -> Plan:
         checkpoint_every=read.count("checkpoint_every", None) if checkpointing == "selective" else None,
         wraps_ends=read.flag("fsdp_wraps_ends", in_release(read, profile, profile.wraps_ends)),
         carries=not profile.drops_outputs,
+        tiled_mlp=read.flag("tiled_mlp", False),
+        mlp_pieces=read.count("mlp_pieces", None),
         upcasts_logits=read.flag("upcast_logits", profile.upcast_logits),
         weighs_activation=in_release(read, profile, profile.weighs_activation),
         expands_kv=in_release(read, profile, profile.expands_kv),
