@@ -260,3 +260,18 @@ def test_a_reference_beside_the_policy_can_be_scored_before_training() -> None:
     assert before.expected - after.expected > 14 * 2**30  # 8 B parameters in 16 bit
     for other in (job_of(method="grpo", reference="model"), job_of(method="dpo+lora"), job_of()):
         assert not [knob for knob in knobs_of(other, resolve(other)) if knob.group == "reference"]
+
+
+def test_the_fewest_accelerators_where_evaluation_needs_most() -> None:
+    """They were called too small where a smaller batch of evaluation, listed above them, fits."""
+    job = job_of(SMALL, gpus=1, micro_batch_size=1, sequence_length=8192, evaluates=True, eval_micro_batch_size=32)
+    found = fit(job)
+    assert any(change.verdict == "fits" and "eval_micro_batch_size" in change.facts for change in found.changes)
+    (mine,) = [on for on in found.accelerators if on.stated]
+    assert mine.gpus == 1 and mine.change is not None
+    assert mine.change.facts["eval_micro_batch_size"] == 1
+    assert "evaluation in batches of 1" in mine.change.words
+    trains = fit(
+        job_of(SMALL, gpus=1, micro_batch_size=1, sequence_length=8192, evaluates=True, eval_micro_batch_size=1)
+    )
+    assert all(on.change is None or "eval_micro_batch_size" not in on.change.facts for on in trains.accelerators)

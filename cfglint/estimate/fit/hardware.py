@@ -13,6 +13,7 @@ from cfglint.estimate.fit.options import (
     Option,
     checkpointing,
     each_reduction,
+    evaluation_batches,
     full_sharding,
     rank_sequences,
 )
@@ -60,7 +61,7 @@ def smallest_training_hardware(job: TrainingJob, plan: Plan, what_if: WhatIf) ->
     """
     found: list[OnAccelerator] = []
     too_small: list[str] = []
-    layouts = list(_layouts(job, plan))
+    layouts = list(_layouts(job, plan, what_if.estimate().memory.at == "evaluation"))
     # the job as it is, if any number carries it so; else the fewest devices, with the fewest changes
     tries = [(0, counts) for counts in layouts[0].counts]
     tries += [(i, counts) for counts in COUNTS for i, layout in enumerate(layouts) if i and counts in layout.counts]
@@ -143,8 +144,11 @@ def _ways(plan: Plan) -> int:
     return plan.tensor_parallel * plan.pipeline_parallel * plan.context_parallel
 
 
-def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
-    """The job as it is, then with what does not change its result: smaller micro-batches, checkpointing, sharding, reduction."""
+def _layouts(job: TrainingJob, plan: Plan, evaluation: bool) -> Iterator[Layout]:
+    """The job as it is, then with what does not change its result: smaller micro-batches, checkpointing, sharding, reduction.
+
+    ``evaluation``: a batch of it needs most, so that the smallest comes first and stays beside the rest.
+    """
     ways = _ways(plan)
     counts = tuple((gpus, nodes) for gpus, nodes in COUNTS if gpus * nodes % ways == 0)
     unsharded = plan.sharding in ("none", "ddp")
@@ -155,12 +159,18 @@ def _layouts(job: TrainingJob, plan: Plan) -> Iterator[Layout]:
                 bases.append(Layout(counts[1:], (option,)))
                 break
     yield bases[0]
+    evaluated = tuple(evaluation_batches(plan))[-1:] if evaluation else ()
+    if not all(settings_for(job, option.said) for option in evaluated):
+        evaluated = ()
     smaller = 1 if plan.micro_batch is not None and plan.micro_batch > 1 else None
     recompute = tuple(o for o in checkpointing(plan) if settings_for(job, o.said) is not None)
     shards = [plan.sharding.startswith("fsdp"), *("fsdp" in option.facts for base in bases for option in base.options)]
     reduced = tuple(o for o in each_reduction(plan) if any(shards) and settings_for(job, o.said) is not None)
     for base in bases:
         if base.options:
+            yield base
+        if evaluated:
+            base = replace(base, options=(*base.options, *evaluated))
             yield base
         if smaller:
             yield Layout(base.counts, base.options, smaller)

@@ -73,7 +73,7 @@ def knobs_of(job: TrainingJob, plan: Plan) -> list[Knob]:
         Knob("optimizer kernel", tuple(_optimizer_kernel(plan))),
         Knob("rollout engine", tuple(_rollout(job, plan))),
         Knob("trainer asleep", tuple(_trainer_sleeps(job, plan))),
-        Knob("evaluation", tuple(_evaluation_batches(plan))),
+        Knob("evaluation", tuple(evaluation_batches(plan))),
         Knob("attention", tuple(_attention(plan))),
         Knob("loss", tuple(_loss(plan))),
         Knob("reference", tuple(_reference(job, plan))),
@@ -245,7 +245,7 @@ def _micro_batches(job: TrainingJob, plan: Plan) -> Iterator[Option]:
             )
 
 
-def _evaluation_batches(plan: Plan) -> Iterator[Option]:
+def evaluation_batches(plan: Plan) -> Iterator[Option]:
     """Smaller batches of evaluation: the loss is the mean over the same samples."""
     size = plan.evaluation_batch or 1
     while size > 1:
