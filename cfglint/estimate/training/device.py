@@ -202,7 +202,7 @@ def with_cached_blocks(
     """The high ends of what is reserved and used, with blocks that serve nothing that comes later.
 
     Those of batches that differ in length (:data:`FITTED_UNEVEN`), and ``left``, bytes that loading made and freed: they
-    stay unless a process empties its cache (fitcheck-t4 has one run in two processes, 11.74 and 13.10 GiB). ``live`` and
+    stay unless a process empties its cache. ``live`` and
     ``resident``: bytes at the peak and of the states. A device that would do without the cache is not made too small by it.
     """
     uneven = 0.0

@@ -197,13 +197,15 @@ def state_bytes(plan: Plan, parameters: Parameters) -> States:
 def left_by_loading(plan: Plan, parameters: Parameters) -> float:
     """Bytes of blocks that were freed before the first step.
 
-    Of embeddings and head: the 16-bit ones that became fp32 (PEFT ``utils/other.py``, prepare_model_for_kbit_training), or
-    the fp32 ones where they became 16-bit again. In a loop around DeepSpeed's stage 3 the whole model: without ``zero.Init``
+    Where the trainer itself prepares a quantized model (TRL; the loops of fitcheck-t4, which do it before, hold none of it),
+    of embeddings and head: the 16-bit ones that became fp32 (PEFT ``utils/other.py``,
+    prepare_model_for_kbit_training), or the fp32 ones where they became 16-bit again. In a loop around DeepSpeed's stage 3 the whole model: without ``zero.Init``
     the engine moves it to the device before it is partitioned (``runtime/engine.py``, _configure_distributed_model).
     """
     if plan.profile.name == "deepspeed" and plan.sharding == "zero3":
         return parameters.base * DTYPE_BYTES[plan.compute_dtype or plan.weight_dtype]
-    if plan.quantization is None or not plan.upcast_unquantized or plan.weight_dtype == "fp32":
+    prepares = bool(plan.profile.kbit_releases) and plan.upcast_unquantized
+    if plan.quantization is None or not prepares or plan.weight_dtype == "fp32":
         return 0.0
     freed = DTYPE_BYTES[plan.weight_dtype] if plan.upcast_outer else DTYPE_BYTES["fp32"]
     return (parameters.embedding + parameters.head) * freed
