@@ -198,8 +198,8 @@ def left_by_loading(plan: Plan, parameters: Parameters) -> float:
     """Bytes of blocks that were freed before the first step.
 
     Where the trainer itself prepares a quantized model (TRL; the loops of fitcheck-t4, which do it before, hold none of it),
-    of embeddings and head: the 16-bit ones that became fp32 (PEFT ``utils/other.py``,
-    prepare_model_for_kbit_training), or the fp32 ones where they became 16-bit again. In a loop around DeepSpeed's stage 3 the whole model: without ``zero.Init``
+    of embeddings and head: the 16-bit ones that became fp32 (PEFT ``utils/other.py``, prepare_model_for_kbit_training), or
+    the fp32 ones where they became 16-bit again. In a loop around DeepSpeed's stage 3 the whole model: without ``zero.Init``
     the engine moves it to the device before it is partitioned (``runtime/engine.py``, _configure_distributed_model).
     """
     if plan.profile.name == "deepspeed" and plan.sharding == "zero3":
