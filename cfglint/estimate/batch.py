@@ -26,8 +26,11 @@ def derived_accumulation(job: TrainingJob, micro: int | None, data: int | None) 
     return total // (micro * data) if total % (micro * data) == 0 else None
 
 
-def estimate_batch(job: TrainingJob) -> BatchEstimate:
-    """What the facts say of the batch; fields stay None where a fact is missing or impossible."""
+def estimate_batch(job: TrainingJob, rows: int = 1) -> BatchEstimate:
+    """What the facts say of the batch; fields stay None where a fact is missing or impossible.
+
+    ``rows``: sequences of one example, 2 where it is a pair of answers.
+    """
     micro = _count(job, "micro_batch_size")
     accumulation = _count(job, "gradient_accumulation_steps", 1)
     sequence = _count(job, "sequence_length")
@@ -41,7 +44,7 @@ def estimate_batch(job: TrainingJob) -> BatchEstimate:
             except ValueError:
                 data = None
     batch = BatchEstimate(
-        micro_batch=micro, gradient_accumulation=accumulation, data_parallel=data, sequence_length=sequence
+        micro_batch=micro, gradient_accumulation=accumulation, data_parallel=data, sequence_length=sequence, rows=rows
     )
     stated = _count(job, "global_batch_size")
     if stated is not None and not job.stated("gradient_accumulation_steps"):
@@ -51,7 +54,7 @@ def estimate_batch(job: TrainingJob) -> BatchEstimate:
     elif stated is not None:
         batch.sequences = stated
     if batch.sequences is not None and sequence is not None:
-        batch.tokens = batch.sequences * sequence
+        batch.tokens = batch.sequences * rows * sequence
         dataset = _count(job, "dataset_tokens")
         if dataset is not None:
             batch.steps_per_epoch = formulas.steps_per_epoch(dataset, batch.tokens)

@@ -93,6 +93,8 @@ class BatchEstimate:
     sequence_length: int | None = None
     tokens: int | None = None
     steps_per_epoch: int | None = None
+    rows: int = 1
+    """Sequences of one example: 2 where ``sequences`` counts pairs of answers."""
 
 
 @dataclass

@@ -452,9 +452,11 @@ def _batch(item: JobEstimate) -> str:
     if batch.sequences is None:
         why = "" if item.job.hardware.gpus_per_node else " (the number of GPUs is not stated: --gpus N)"
         return f"{working} = unknown{why}"
-    text = f"{working} = {batch.sequences:,} sequence{'' if batch.sequences == 1 else 's'} per step"
+    what = "sequence" if batch.rows == 1 else "pair"
+    text = f"{working} = {batch.sequences:,} {what}{'' if batch.sequences == 1 else 's'} per step"
     if batch.tokens is not None:
-        text += f"; × {batch.sequence_length:,} = {batch.tokens:,} tokens"
+        rows = "" if batch.rows == 1 else f"{batch.rows} × "
+        text += f"; × {rows}{batch.sequence_length:,} = {batch.tokens:,} tokens"
     return text
 
 

@@ -575,3 +575,22 @@ def test_the_formula_of_weights_says_why_it_is_not_what_is_stated() -> None:
     assert _weights_formula(zero_stage=3, **facts) == "7.62 B × 2 bytes / 2 ranks"
     offloaded = _weights_formula(zero_stage=3, offload_parameters="cpu", **facts)
     assert offloaded == "7.62 B × 2 bytes / 2 ranks, all on the host"
+
+
+def test_a_pair_is_two_sequences_of_tokens_and_compute() -> None:
+    from cfglint.report.estimates import JobEstimate, as_text
+    from cfglint.testing import lint_files
+
+    text = (
+        "cfglint: 1\nkind: train\nmodel: Qwen/Qwen2.5-7B\nframework: trl\nmicro_batch_size: 2\nsequence_length: 512\n"
+    )
+    made = {}
+    for method in ("full", "dpo", "kto"):
+        result = lint_files({"job.yaml": f"{text}method: {method}\n"}, gpu="H100-SXM", gpus=1)
+        (job,) = result.context.jobs.training
+        made[method] = result.context.estimate(job)
+        shown = as_text([JobEstimate(job, made[method])])
+        assert ("= 2 pairs per step; × 2 × 512 = 2,048 tokens" in shown) == (method == "dpo")
+    assert made["dpo"].batch.sequences == made["full"].batch.sequences == 2
+    assert made["dpo"].compute.flops_per_step == 2 * (made["full"].compute.flops_per_step or 0)
+    assert made["kto"].compute.flops_per_step == made["full"].compute.flops_per_step

@@ -16,7 +16,7 @@ from cfglint.estimate.training.intervals import allocated_interval, earlier, fav
 from cfglint.estimate.training.optimizers import optimizer_kind
 from cfglint.estimate.training.parameters import Parameters, count_parameters
 from cfglint.estimate.training.phases import Peak, walk
-from cfglint.estimate.training.plan import RL_METHODS, Plan
+from cfglint.estimate.training.plan import PAIRED, RL_METHODS, Plan
 from cfglint.estimate.training.reference import reference_moments
 from cfglint.estimate.training.resolve import resolve
 from cfglint.estimate.training.rollout import described, rollout_of, shared_use
@@ -110,7 +110,7 @@ def estimate_training(job: TrainingJob) -> Estimate:
     """
     plan = resolve(job)
     memory = MemoryEstimate(missing=list(dict.fromkeys(plan.missing)))
-    batch = estimate_batch(job)
+    batch = estimate_batch(job, 2 if plan.objective in PAIRED else 1)
     problems = list(plan.problems)
     guess = job.model.guess if job.model is not None and job.model.architecture is None else None
     if job.model is not None and job.model.problem and guess is None:
