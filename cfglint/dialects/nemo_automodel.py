@@ -296,6 +296,10 @@ def read_automodel(document: Document, root: Mapping, *, why: str = "", argument
     wide = boolean(facts.value("loss_fn", "fp32_upcast"))
     if wide is not None:
         facts.state("upcast_logits", wide, "loss_fn", "fp32_upcast")
+    if facts.given("freeze_config"):
+        # components/utils/model_utils.py, apply_parameter_freezing: the vision tower is frozen unless it says otherwise
+        frozen = boolean(facts.value("freeze_config", "freeze_vision_tower"))
+        facts.state("trains_vision", frozen is False, "freeze_config")
     if not arguments and not reading.facts.stated("gradient_checkpointing"):
         facts.default("gradient_checkpointing", "none", FRAMEWORK)
     return reading

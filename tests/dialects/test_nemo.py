@@ -58,6 +58,15 @@ def test_the_loss_may_leave_logits_as_they_are(read: Read) -> None:
     assert read(masked).facts.value("upcast_logits") is False
 
 
+def test_what_is_frozen_of_images(read: Read) -> None:
+    """Without ``freeze_config`` nothing is; with one the vision tower is, unless it says otherwise."""
+    assert not read(AUTOMODEL).facts.stated("trains_vision")
+    frozen = AUTOMODEL + "freeze_config: {freeze_language_model: false}\n"
+    assert read(frozen).facts.value("trains_vision") is False
+    trained = AUTOMODEL + "freeze_config: {freeze_vision_tower: false}\n"
+    assert read(trained).facts.value("trains_vision") is True
+
+
 def test_a_pipeline_runs_smaller_micro_batches(read: Read) -> None:
     staged = AUTOMODEL.replace("pp_size: 1", "pp_size: 4, pipeline: {pp_microbatch_size: 2}")
     assert read(staged).facts.value("micro_batch_size") == 2

@@ -152,6 +152,7 @@ def numerics_of(plan: Plan, style: Style, cuda: bool = False) -> Numerics:
         weighs_activation=plan.weighs_activation,
         tiled_mlp=plan.tiled_mlp,
         mlp_pieces=plan.mlp_pieces,
+        attention_ranks=plan.context_parallel if _exchanges_heads(plan) else 1,
         lora_rank=plan.lora_rank,
         lora_dtype=engine or trainable_dtype(plan) if plan.adapter else "fp32",
         dora=plan.dora,
@@ -176,6 +177,11 @@ def _classifies(plan: Plan, architecture: Architecture) -> bool:
     return architecture.model_type in ENCODERS and not plan.pretrains
 
 
+def _exchanges_heads(plan: Plan) -> bool:
+    """DeepSpeed's Ulysses in transformers: a rank has all tokens of some heads in attention, some tokens of all elsewhere."""
+    return plan.profile.modeling and plan.sharding.startswith("zero") and plan.context_parallel > 1
+
+
 def _dense_mask(plan: Plan) -> bool:
     """Packed samples under sdpa need a block-diagonal mask, which each layer converts to the queries' dtype.
 
@@ -183,7 +189,7 @@ def _dense_mask(plan: Plan) -> bool:
     to repeated keys and values (``integrations/sdpa_attention.py``). So do padded rows: chosen and rejected answers, and
     sampled ones, are of unequal length. Ulysses does without masks (DeepSpeed ``runtime/sequence_parallel/ulysses_sp.py``).
     """
-    if plan.sharding.startswith("zero") and plan.context_parallel > 1:
+    if _exchanges_heads(plan):
         return False
     padded = plan.objective in PREFERENCE and plan.rows > 1
     return padded or (plan.finds_packed and (plan.packing or plan.flattens))

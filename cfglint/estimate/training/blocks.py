@@ -59,6 +59,8 @@ class Numerics:
     tiled_mlp: bool = False
     """The MLP runs on one piece of the sequence after the other, in backward again."""
     mlp_pieces: int | None = None
+    attention_ranks: int = 1
+    """Ulysses: so many ranks exchange parts of the sequence for heads around attention."""
     weighs_activation: bool = False
     """Experts: one kernel multiplies by the router's weights too, and keeps no more than gate and up."""
     input_grad: bool = True
@@ -396,6 +398,12 @@ class BlockWriter:
             times = shape.heads / shape.kv_heads
             k = tape.op((k,), k.elements * times, k.dtype)
             v = tape.op((v,), v.elements * times, v.dtype)
+        exchanged = numerics.attention_ranks > 1 and not cross
+        copies = 1.0
+        if exchanged:
+            copies = max(1.0, numerics.attention_ranks / shape.kv_heads)
+            q = self._exchange(q, 1.0)
+            k, v = self._exchange(k, copies), self._exchange(v, copies)
         keys = shape.keys or shape.sequence
         if numerics.attention != "eager":
             biased = style.position_bias and not cross
@@ -417,7 +425,7 @@ class BlockWriter:
                 extra = (lse, mask)
             elif numerics.mask and not cross:
                 extra = (lse, tape.op((), shape.batch * shape.sequence * keys, q.dtype))
-            temp = self._flash_workspace(q, rows, repeats=shape.heads > shape.kv_heads and not repeated)
+            temp = self._flash_workspace(q, rows, repeats=shape.heads > shape.kv_heads * copies and not repeated)
             out = tape.op(
                 (q, k, v, *extra), width, q.dtype, save=(q, k, v, *extra), save_output=True, backward_temp=temp
             )
@@ -425,7 +433,7 @@ class BlockWriter:
             if by_head or style.rotary_cat or numerics.joins_qkv or shape.kv_lora_rank or numerics.contiguous_queries:
                 # concatenated or copied queries are laid out by head, and so is the output: transposing it copies
                 out = tape.op((out,), width, q.dtype)
-            return out
+            return self._exchange(out, 1.0) if exchanged else out
         scores_elements = rows * keys
         if numerics.modeling and style.fused_qkv and shape.batch > 1 and not cross:
             # matmul folds batch and heads into one dimension: of views of the fused projection only by copying them
@@ -463,6 +471,15 @@ class BlockWriter:
             out = tape.op((out,), width, q.dtype)  # transpose(1, 2).contiguous()
         tape.keep(probabilities)
         return out
+
+    def _exchange(self, x: Value, copies: float) -> Value:
+        """Parts of the sequence for heads, or back: all-to-all of a contiguous copy, and what it gave laid out anew.
+
+        Where ranks outnumber heads of keys and values, these are repeated first, so that each rank has one (DeepSpeed
+        ``runtime/sequence_parallel/ulysses_sp.py``).
+        """
+        size = x.bytes * copies
+        return self.tape.op((x,), x.elements * copies, x.dtype, forward_temp=2 * size, backward_temp=size)
 
     def _flash_workspace(self, q: Value, rows: float, repeats: bool) -> float:
         """What flash attention's backward makes beside the gradients.
