@@ -44,8 +44,9 @@ LOCK_LIMIT = 8_000_000
 
 
 def is_version(text: str) -> bool:
-    """False for text that cannot be a version or a range of them: a number in it has more digits than any release."""
-    return _TOO_MANY_DIGITS.search(text) is None
+    """False for text that cannot be a version or a range of them: a number in it has more digits than any release, or it is
+    what YAML's ``.nan`` and ``.inf`` come to."""
+    return _TOO_MANY_DIGITS.search(text) is None and text.strip().lower().lstrip("+-") not in ("nan", "inf")
 
 
 def is_range(text: str) -> bool:

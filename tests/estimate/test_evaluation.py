@@ -89,6 +89,14 @@ def test_parts_at_the_peak_of_an_evaluation_add_up() -> None:
     assert sum(part.bytes for part in memory.components) == pytest.approx(memory.phases["evaluation"])
 
 
+def test_a_length_of_its_own_stands_for_trainings() -> None:
+    """'sequence_length' stood among the inputs of an evaluation that does not use it."""
+    for facts, length in (({}, "sequence_length"), ({"eval_sequence_length": 8192}, "eval_sequence_length")):
+        parts = estimate(evaluates=True, eval_micro_batch_size=64, **facts).memory.components
+        logits = next(part for part in parts if part.name == "logits and loss")
+        assert [fact.fact for fact in logits.inputs if fact.fact.endswith("sequence_length")] == [length]
+
+
 @pytest.mark.parametrize(("framework", "sequences"), [("axolotl", 2), ("torchtune", 2), ("ms-swift", 1), ("trl", 8)])
 def test_each_framework_has_its_own_default(framework: str, sequences: int) -> None:
     plan = resolve(training_job(**{**LORA, "framework": framework, "evaluates": True, "micro_batch_size": 2}))

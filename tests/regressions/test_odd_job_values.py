@@ -109,3 +109,11 @@ def test_check_names_what_estimate_refuses(job: Path, capsys: pytest.CaptureFixt
     assert main(["check", "job.yaml", "--format", "json"]) == 1
     found = json.loads(capsys.readouterr().out)["findings"]
     assert [f["message"].split(":")[0] for f in found if f["code"] == "SCH009"] == [key]
+
+
+@pytest.mark.parametrize("value", (".nan", ".inf", "-.inf"))
+def test_no_number_is_no_version(job: Path, capsys: pytest.CaptureFixture[str], value: str) -> None:
+    """Origins read 'trl nan'."""
+    job.write_text(f"cfglint: 1\nkind: train\nmodel: Qwen/Qwen2.5-7B\nframework: trl\nframework_version: {value}\n")
+    assert main(["estimate", "job.yaml"]) == 2
+    assert "framework_version: expected a version" in capsys.readouterr().err

@@ -154,7 +154,11 @@ def components_of(plan: Plan, parameters: Parameters, states: States, peak: Peak
 
 
 def _facts(name: str, plan: Plan) -> tuple[str, ...]:
-    return _EVALUATED.get(name, _FACTS.get(name, ())) if plan.evaluating else _FACTS.get(name, ())
+    if not plan.evaluating:
+        return _FACTS.get(name, ())
+    facts = _EVALUATED.get(name, _FACTS.get(name, ()))
+    # training's own length counts only where evaluation has none
+    return tuple(fact for fact in facts if fact != "sequence_length" or "eval_sequence_length" not in plan.inputs)
 
 
 __all__ = ["Input", "billions", "components_of"]
