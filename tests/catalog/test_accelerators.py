@@ -36,7 +36,8 @@ def ids(name: str) -> list[str]:
         ("A100", ["A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-40GB", "A100-PCIe-80GB"]),
         ("V100", ["V100-SXM2-16GB", "V100-SXM2-32GB", "V100-PCIe-16GB", "V100-PCIe-32GB"]),
         ("Tesla V100-PCIE-32GB", ["V100-PCIe-32GB"]),
-        ("H100", ["H100-PCIe", "H100-SXM", "H100-NVL"]),
+        ("H100", ["H100-PCIe", "H100-SXM", "H100-NVL", "H100-96GB"]),
+        ("H100-96GB", ["H100-96GB"]),
         ("NVIDIA H100 80GB HBM3", ["H100-SXM"]),
         ("H100 80GB HBM3", ["H100-SXM"]),
         ("h100-80gb", ["H100-PCIe", "H100-SXM"]),
@@ -85,7 +86,7 @@ def test_what_is_not_known_is_not_guessed(name: str) -> None:
 
 def test_every_id_and_alias_means_its_own_row() -> None:
     rows = accelerators()
-    assert len(rows) == 159
+    assert len(rows) == 160
     for row in rows:
         assert find_accelerators(row.id) == (row,)
         for alias in row.aliases:

@@ -165,7 +165,7 @@ def test_gpus_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_gpus_list_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "gpus")
-    assert code == 0 and "159 accelerators." in out and "Vendor specifications change" in out
+    assert code == 0 and "160 accelerators." in out and "Vendor specifications change" in out
     code, out, _ = said(capsys, "gpus", "--vendor", "amd", "--format", "json")
     document = json.loads(out)
     assert {row["vendor"] for row in document["accelerators"]} == {"AMD"}
