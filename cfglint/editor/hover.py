@@ -243,7 +243,7 @@ def estimate_lines(job: Job, estimate: Estimate, name: str) -> list[str]:
         sizes = (batch.micro_batch, batch.gradient_accumulation, batch.data_parallel)
         working = " × ".join(str(size) for size in sizes) + " = " if None not in sizes else ""
         tokens = f", {batch.tokens:,} tokens" if batch.tokens is not None else ""
-        lines.append(f"effective batch {working}{batch.sequences:,} sequences{tokens}")
+        lines.append(f"effective batch {working}{batch.counted}{tokens}")
     return lines
 
 

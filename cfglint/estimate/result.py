@@ -96,6 +96,12 @@ class BatchEstimate:
     rows: int = 1
     """Sequences of one example: 2 where ``sequences`` counts pairs of answers."""
 
+    @property
+    def counted(self) -> str:
+        """The effective batch in words."""
+        what = "sequence" if self.rows == 1 else "pair"
+        return f"{self.sequences or 0:,} {what}{'' if self.sequences == 1 else 's'}"
+
 
 @dataclass
 class ComputeEstimate:

@@ -452,8 +452,7 @@ def _batch(item: JobEstimate) -> str:
     if batch.sequences is None:
         why = "" if item.job.hardware.gpus_per_node else " (the number of GPUs is not stated: --gpus N)"
         return f"{working} = unknown{why}"
-    what = "sequence" if batch.rows == 1 else "pair"
-    text = f"{working} = {batch.sequences:,} {what}{'' if batch.sequences == 1 else 's'} per step"
+    text = f"{working} = {batch.counted} per step"
     if batch.tokens is not None:
         rows = "" if batch.rows == 1 else f"{batch.rows} × "
         text += f"; × {rows}{batch.sequence_length:,} = {batch.tokens:,} tokens"
@@ -526,13 +525,12 @@ def as_markdown(estimates: Sequence[JobEstimate]) -> str:
     for item in estimates:
         memory, hardware = item.estimate.memory, item.job.hardware
         used = memory.used
-        capacity = memory.capacity or _capacity(item.job)
+        capacity = _shown_capacity(item)
         gpu = hardware.accelerator.id if hardware.accelerator else hardware.name or "not stated"
         number = f"{hardware.world_size} × " if hardware.world_size else ""
         span = f"{used.expected / GIB:.1f} ({used.low / GIB:.1f}–{used.high / GIB:.1f})" if used else ""
         usable = f"{capacity / GIB:.1f}" if capacity else ""
-        sequences = item.estimate.batch.sequences
-        batch = f"{sequences:,} sequences" if sequences else ""
+        batch = item.estimate.batch.counted if item.estimate.batch.sequences else ""
         lines.append(
             f"| `{cell(item.job.name)}` | {number}{cell(gpu)} | {span} | {usable} | {memory.verdict} | {batch} |"
         )

@@ -73,6 +73,12 @@ class UnknownModel(Rule):
         message = f"memory and precision of {model.id} cannot be judged: {why}"
         if model.guess is not None:
             message = f"{model.id} is taken as {model.guess.id}, as its name says: of its memory nothing is certain"
+        elif isinstance(job, ServingJob):
+            from cfglint.estimate.serving.model_source import served_model
+
+            served = served_model(job)
+            if served.architecture is not None and served.assumption:
+                message = f"{served.assumption}: its own config.json is not known"
         yield self.finding(
             message,
             job.model_id,

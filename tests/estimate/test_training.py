@@ -578,7 +578,7 @@ def test_the_formula_of_weights_says_why_it_is_not_what_is_stated() -> None:
 
 
 def test_a_pair_is_two_sequences_of_tokens_and_compute() -> None:
-    from cfglint.report.estimates import JobEstimate, as_text
+    from cfglint.report.estimates import JobEstimate, as_markdown, as_text
     from cfglint.testing import lint_files
 
     text = (
@@ -591,6 +591,7 @@ def test_a_pair_is_two_sequences_of_tokens_and_compute() -> None:
         made[method] = result.context.estimate(job)
         shown = as_text([JobEstimate(job, made[method])])
         assert ("= 2 pairs per step; × 2 × 512 = 2,048 tokens" in shown) == (method == "dpo")
+        assert ("| 2 pairs |" in as_markdown([JobEstimate(job, made[method])])) == (method == "dpo")
     assert made["dpo"].batch.sequences == made["full"].batch.sequences == 2
     assert made["dpo"].compute.flops_per_step == 2 * (made["full"].compute.flops_per_step or 0)
     assert made["kto"].compute.flops_per_step == made["full"].compute.flops_per_step

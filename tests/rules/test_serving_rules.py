@@ -131,3 +131,11 @@ def test_odd_types_raise_nothing(key: str) -> None:
     )
     more = "tensor-parallel-size: null\nquantization: 4\ndtype: [x]\nkv-cache-dtype: 1.5\nattention-backend: {}\n"
     assert all(f.code != "INT001" for f in found({f"{key}.yaml": values + more}, gpu="T4", gpus=1))
+
+
+def test_a_quantized_republication_that_is_judged_is_not_said_not_to_be() -> None:
+    """'memory and precision cannot be judged' stood beside a verdict on the model its name says."""
+    (finding,) = found({"serve.sh": "vllm serve Qwen/Qwen2.5-72B-Instruct-AWQ\n"}, "FCT001")
+    assert "is taken as Qwen/Qwen2.5-72B-Instruct with quantized weights, as its name says" in finding.message
+    (finding,) = found({"serve.sh": "vllm serve our/own-72b-awq\n"}, "FCT001")
+    assert "cannot be judged" in finding.message
