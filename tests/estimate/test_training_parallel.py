@@ -239,3 +239,18 @@ def test_tensor_parallel_models_of_transformers_have_the_embedding_and_all_logit
     # fp32 log-probabilities are kept for backward, of which an eighth is cut's; Automodel names its 16-bit logits too
     assert whole.saved - cut.saved == pytest.approx(logits * 7 / 8 * 4 - logits / 8 * 2, rel=0.001)
     assert whole.gradients == cut.gradients
+
+
+def test_experts_have_groups_that_divide_the_gpus() -> None:
+    """Sixteen ranks of experts on eight GPUs were estimated as if they were there."""
+    from cfglint.testing import lint_files
+
+    text = "cfglint: 1\nkind: train\nmodel: Qwen/Qwen3-30B-A3B\nframework: megatron\nmicro_batch_size: 1\nsequence_length: 2048\n"
+    for expert, tensor, fits in ((8, 1, True), (4, 2, True), (8, 2, False), (1, 16, False)):
+        sizes = f"expert_parallel_size: {expert}\nexpert_tensor_parallel_size: {tensor}\n"
+        result = lint_files({"job.yaml": text + sizes}, gpu="H100-SXM", gpus=8)
+        (job,) = result.context.jobs.training
+        made = result.context.estimate(job)
+        named = f"8 GPUs cannot be divided into expert tensor {tensor} × expert {expert} × pipeline 1 ranks"
+        assert (named in made.problems) == (not fits)
+        assert fits or made.memory.verdict == "unknown"

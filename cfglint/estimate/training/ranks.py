@@ -9,8 +9,11 @@ from cfglint.estimate.training.profiles import Profile
 from cfglint.estimate.training.reader import Reader
 
 
-def check_division(read: Reader, architecture: Architecture | None, ranks: Ranks) -> None:
-    """Heads, layers and experts that cannot be dealt out to the ranks: no framework starts so."""
+def check_division(read: Reader, architecture: Architecture | None, ranks: Ranks, megatron: bool = False) -> None:
+    """Heads, layers and experts that cannot be dealt out to the ranks: no framework starts so.
+
+    ``megatron``: experts have groups of their own, which must divide the GPUs (megatron/core/parallel_state.py).
+    """
     if architecture is None:
         return
     heads, experts = architecture.num_attention_heads, architecture.moe.num_experts if architecture.moe else 0
@@ -23,6 +26,11 @@ def check_division(read: Reader, architecture: Architecture | None, ranks: Ranks
         read.missing.append("pipeline_parallel_size")
     if experts and experts % ranks.expert:
         read.problems.append(f"{experts} experts do not divide by expert_parallel_size {ranks.expert}")
+        read.missing.append("expert_parallel_size")
+    world = read.job.hardware.world_size
+    if megatron and experts and world and world % (ranks.expert_tensor * ranks.expert * ranks.pipeline):
+        sizes = f"expert tensor {ranks.expert_tensor} × expert {ranks.expert} × pipeline {ranks.pipeline}"
+        read.problems.append(f"{world} GPUs cannot be divided into {sizes} ranks")
         read.missing.append("expert_parallel_size")
 
 

@@ -70,7 +70,7 @@ def resolve(job: TrainingJob) -> Plan:
     lora_kernels = lora_kernels_of(read, profile, method, adapter, ranks, architecture)
     tokens = _tokens_per_micro_batch(read)
     micro_batch = 1 if tokens else _needed(read, "micro_batch_size", profile.micro_batch_size, default)
-    check_division(read, architecture, ranks)
+    check_division(read, architecture, ranks, profile.name == "megatron")
     accumulation = _accumulation(read, micro_batch, ranks.data)
     sequence = tokens or _needed(read, "sequence_length", profile.sequence_length, default)
     evaluation = _evaluation(read, profile, method, micro_batch, sequence, default)
