@@ -289,17 +289,26 @@ class _Linker:
         written = self.inside.get((reference.origin.document.path, os.path.normpath(reference.target)))
         if written is not None:
             return written
-        for path in candidate_paths(reference, self.around.root):
+        paths = candidate_paths(reference, self.around.root)
+        away = _is_away(reference)
+        for path in paths:
             found = self.by_path.get(path)
+            if found is None and away:
+                found = self._on_disk(path)
             if found is not None:
                 return found
-        for path in candidate_paths(reference, self.around.root):
-            on_disk = self.around.root / path
-            if os.path.isfile(on_disk):  # false, too, for names no file system takes
-                found = self.around.load(on_disk)
-                self.by_path[path] = found
+        for path in paths:
+            found = self._on_disk(path)
+            if found is not None:
                 return found
         return []
+
+    def _on_disk(self, path: str) -> list[Reading] | None:
+        on_disk = self.around.root / path
+        if not os.path.isfile(on_disk):  # false, too, for names no file system takes
+            return None
+        self.by_path[path] = self.around.load(on_disk)
+        return self.by_path[path]
 
     def _job(self, name: str, members: list[Reading], uncertain: set[int], group: Group | None) -> Job:
         serving = members[0].kind == "serve"
@@ -452,6 +461,11 @@ def _state_version(job: Job, framework: str, version: object) -> None:
         job.versions.setdefault(framework, version)
 
 
+def _is_away(reference: Reference) -> bool:
+    """A file outside the folder cfglint runs in: that folder says nothing of where its own paths start."""
+    return reference.origin.document.path.startswith("../")
+
+
 def candidate_paths(reference: Reference, root: Path) -> list[str]:
     """Normalised paths a reference can mean, likeliest first: by its base, then by the folders up to the root."""
     target = reference.target
@@ -480,7 +494,7 @@ def candidate_paths(reference: Reference, root: Path) -> list[str]:
     plain = os.path.normpath(target)
     if reference.base == "file":
         order = [beside, plain]
-    elif reference.base == "cwd":
+    elif reference.base == "cwd" and not _is_away(reference):
         order = [plain, *reversed(upward), beside]
     else:
         order = [beside, *upward, plain]

@@ -294,6 +294,26 @@ def test_a_part_is_searched_for_in_its_repository_only(
     assert codes(capsys) == []
 
 
+def test_a_run_elsewhere_has_the_part_beside_it(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From within a folder, ``cfglint check ds.json`` reported the run of another folder, which has a ds.json of its own."""
+    script = "deepspeed --num_gpus 4 train.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 2 \\\n"
+    script += (
+        "  --gradient_accumulation_steps 1 --bf16 True --output_dir out --num_train_epochs 3 --deepspeed ds.json\n"
+    )
+    write("there/run.sh", script)
+    write("there/ds.json", '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2}\n')
+    write("here/ds.json", '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 8}\n')
+    monkeypatch.chdir(folder / "here")
+    assert main(["check", "--format", "json", "--select", "CON001", "ds.json"]) == 0
+    assert codes(capsys) == []
+    Path("../there/ds.json").write_text(Path("ds.json").read_text("utf-8"), "utf-8")
+    monkeypatch.chdir(folder / "there")
+    assert main(["check", "--format", "json", "--select", "CON001", "ds.json"]) == 1
+    assert codes(capsys) == ["CON001"]
+
+
 def test_a_part_that_is_given_alone_is_fixed_alone(capsys: pytest.CaptureFixture[str]) -> None:
     write("configs/sft.yaml", RUN)
     write("deepspeed/zero2.json", PART)
