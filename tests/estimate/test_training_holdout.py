@@ -86,6 +86,7 @@ def test_the_rows_are_whole() -> None:
     assert len(rows(1)) == 236 and len(sources) == 60
     assert len(rows(2)) == 103
     assert len({row["source"] for row in rows(3) if row["group"] in PEOPLES}) == 50
+    assert len(rows(4)) == 81 and len({row["source"] for row in rows(4)}) == 49
 
 
 def test_no_source_is_among_the_measured_ones() -> None:
@@ -106,10 +107,14 @@ def second() -> Scored:
 
 
 def test_second_collection(second: Scored) -> None:
-    """Megatron, torchtitan, DeepSpeed-Chat, xtuner: no run that worked is said to fail, two of low confidence are likely to."""
+    """Megatron, torchtitan, DeepSpeed-Chat, xtuner: no run that worked is said to fail, two of low confidence are likely to.
+
+    Five name no device; the H100 with 96 GB came into the catalogue later.
+    """
     verdicts = Counter((row["outcome"], made.memory.verdict) for row, made in second)
     assert verdicts["ok", "oom"] == 0 and verdicts["ok", "likely-oom"] <= 2
     assert verdicts["oom", "fits"] == verdicts["oom", "tight"] == 0
+    assert verdicts["ok", "unknown"] + verdicts["oom", "unknown"] <= 5
     allocated = sorted(abs(error) for error in errors(second, "allocated_gib"))
     reserved = sorted(abs(error) for error in errors(second, "reserved_gib"))
     assert (len(allocated), len(reserved)) == (38, 67)
@@ -202,3 +207,32 @@ def test_figures_of_peoples_runs(peoples: Scored) -> None:
     assert statistics.median(found) <= 0.1
     assert max(abs(error) for error in errors(peoples, "reserved_gib", "", "high")) <= 0.085
     assert inside(peoples, "reserved_gib") >= 0.87 and inside(peoples, "process_gib") >= 0.9
+
+
+@pytest.fixture(scope="module")
+def fourth() -> Scored:
+    return [(row, estimate(row["job"])) for row in rows(4)]
+
+
+def test_verdicts_of_the_fourth_collection(fourth: Scored) -> None:
+    """Pretraining and long sequences. As met, 22 of 69 runs that worked were said to fail, for sure or likely; one is likely to."""
+    verdicts = Counter((row["outcome"], made.memory.verdict) for row, made in fourth)
+    assert sum(verdicts.values()) == 81
+    assert verdicts["ok", "oom"] == verdicts["ok", "unknown"] == 0
+    likely = {row["id"] for row, made in fourth if (row["outcome"], made.memory.verdict) == ("ok", "likely-oom")}
+    assert likely <= {"c4-arc-h200-base-65k"}
+    assert verdicts["oom", "fits"] == 0 and verdicts["oom", "tight"] <= 3
+
+
+def test_figures_of_the_fourth_collection(fourth: Scored) -> None:
+    """As met: 17.8, 7.6 and 41.6 % at the median, 19 of 35 inside."""
+    found = {field: sorted(abs(error) for error in errors(fourth, field)) for field in FIELDS}
+    assert {field: len(values) for field, values in found.items()} == {
+        "allocated_gib": 16, "reserved_gib": 9, "process_gib": 10,
+    }  # fmt: skip
+    assert statistics.median(found["allocated_gib"]) <= 0.085
+    assert statistics.median(found["reserved_gib"]) <= 0.065
+    assert statistics.median(found["process_gib"]) <= 0.085
+    assert max(max(values) for values in found.values()) <= 0.23
+    assert inside(fourth, "allocated_gib") >= 0.93 and inside(fourth, "reserved_gib") >= 0.88
+    assert inside(fourth, "process_gib") == 1.0
