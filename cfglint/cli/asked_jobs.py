@@ -87,6 +87,12 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
     context, reports = understand(files, resolver, hardware)
     problems = [p for reading in context.readings if reading.dialect == "cfglint-job" for p in _unknown_keys(reading)]
     asked.problem = "\n".join(problems)
+    for file in files:
+        if file.path in reports and reports[file.path].broken_as and file.problems:
+            problem = file.problems[0]
+            line = file.position(problem.span.start).line
+            print(f"cfglint: {file.path}:{line}: {problem.message}", file=sys.stderr)
+            asked.code = 2
     asked.files = len(files)
     asked.recognised = sum(bool(report.dialects) for report in reports.values())
     asked.jobs = [_overridden(job, overrides) for job in context.jobs if not job.partial]

@@ -44,7 +44,7 @@ class JobDialect(Dialect):
     kind = "both"
     schema = "cfglint-job"
     summary = "a job in cfglint's own words"
-    markers = frozenset({"cfglint"})
+    markers = frozenset({"cfglint", "kind", "gpus_per_node"})
 
     def recognise(self, document: Document, root: Mapping) -> Recognition | None:
         version = root.get("cfglint")

@@ -248,7 +248,7 @@ def _from_folder(reading: Reading, launch: Launch) -> None:
             reference.target = os.path.normpath(os.path.join(folder, reference.target))
 
 
-_KEY = re.compile(r"""^[ \t]*(?:- )?["']?([A-Za-z_][\w.-]*)["']?[ \t]*:""", re.MULTILINE)
+_KEY = re.compile(r"""^[ \t]*(?:- )?["']?([A-Za-z_][\w.-]*)["']?[ \t]*[:=]""", re.MULTILINE)
 
 
 def _sniff(text: str) -> str | None:

@@ -148,3 +148,23 @@ def test_a_server_without_room_for_a_cache(capsys: pytest.CaptureFixture[str]) -
 def test_an_accelerator_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "job.yaml", "--gpu", "unheard"]) == 0
     assert "hardware   no accelerator is called 'unheard'" in capsys.readouterr().out
+
+
+def test_a_file_that_does_not_parse_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """'no job found in 1 file (0 recognised)' was all there was; of broken TOML and job files ``check`` said nothing too."""
+    monkeypatch.chdir(tmp_path)
+    broken = {
+        "job.yaml": ("cfglint: 1\nkind: train\nmodel: {\n", 3),
+        "titan.toml": (
+            "[training]\nlocal_batch_size = 1\n[parallelism]\ndata_parallel_shard_degree = -1\n[validation\n",
+            5,
+        ),
+    }
+    for name, (text, line) in broken.items():
+        (tmp_path / name).write_text(text)
+        assert main(["estimate", name]) == 2
+        assert f"cfglint: {name}:{line}: " in capsys.readouterr().err
+        assert main(["check", name, "--format", "concise"]) == 1
+        assert f"{name}:{line}:" in (said := capsys.readouterr().out) and "SRC001" in said
