@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from cfglint.catalog.architecture import architecture_from_config
 from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import Estimate
 from cfglint.estimate.training import estimate_training
 from cfglint.jobs.facts import SettingOrigin
 from cfglint.jobs.hardware import resolve_hardware
-from cfglint.jobs.job import TrainingJob
+from cfglint.jobs.job import ModelFacts, TrainingJob
 from cfglint.jobs.models import ModelSearch
 
 GIB = 2**30
@@ -64,6 +65,25 @@ def test_megatron_weighs_in_the_activation_since_0_13() -> None:
     before, now = (component("activations", **MEGATRON, framework_version=version) for version in ("0.12.0", "0.13.0"))
     assert before - now == pytest.approx(rows * (768 + 2048) * 2 / GIB, abs=0.001)
     assert component("activations", **MEGATRON) == now
+
+
+def test_no_kernel_weighs_gelu() -> None:
+    """Its output, the product with up and the weighted product are kept where SwiGLU's kernel keeps only the last."""
+    config = {
+        "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "vocab_size": 151936,
+        "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128,
+        "num_experts_per_tok": 8, "decoder_sparse_step": 1, "tie_word_embeddings": False,
+    }  # fmt: skip
+    made = []
+    for activation in ("silu", "gelu_pytorch_tanh"):
+        job = TrainingJob("test")
+        for key, value in MEGATRON.items():
+            state(job, key, value, SettingOrigin("test", key))
+        job.hardware = resolve_hardware(job)
+        architecture = architecture_from_config(config | {"hidden_act": activation})
+        job.model = ModelFacts("inline", architecture, "the row", SettingOrigin("test", "model"))
+        made.append(next(c.bytes for c in estimate_training(job).memory.components if c.name == "activations"))
+    assert made[1] - made[0] == pytest.approx(48 * 4096 * 8 * 768 * 2 * 2)
 
 
 def test_experts_that_no_other_rank_holds_are_outside_fsdp() -> None:

@@ -898,7 +898,11 @@ class BlockWriter:
         return tape.mul(down, picked)
 
     def _weighted_expert(self, spread: Value, picked: Value, rows: float, experts: float, own: bool) -> Value:
-        """The same with the router's weight in the activation's kernel, so that nothing of the result is kept."""
+        """The same with the router's weight in the activation's kernel, so that nothing of the result is kept.
+
+        No kernel has GELU: there activation, product and weighting are three operations (Megatron Core
+        ``transformer/moe/experts.py``, ``bias_act_func``).
+        """
         tape, shape, style = self.tape, self.shape, self.style
         width, hidden = shape.expert_intermediate, shape.expert_hidden or shape.hidden
         slots = own and not self.numerics.bare_experts
@@ -906,7 +910,12 @@ class BlockWriter:
             self.project(spread, slot if slots else "", hidden, width, rows, experts)
             for slot in (("gate", "up") if style.gated else ("up",))
         ]
-        product = tape.op((*ups, picked), rows * width, ups[0].dtype, save=(*ups, picked))
+        if style.activation.startswith("gelu"):
+            plain = self.activate(ups[0])
+            plain = tape.mul(ups[1], plain) if style.gated else plain
+            product = tape.op((plain, picked), rows * width, plain.dtype, save=(plain, picked))
+        else:
+            product = tape.op((*ups, picked), rows * width, ups[0].dtype, save=(*ups, picked))
         self._named = ()
         return self.project(product, "down" if slots else "", width, hidden, rows, experts)
 
