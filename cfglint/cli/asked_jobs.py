@@ -85,17 +85,32 @@ def asked_jobs(args: argparse.Namespace) -> Asked:
         if asked.problem:
             return asked
     context, reports = understand(files, resolver, hardware)
-    problems = [p for reading in context.readings if reading.dialect == "cfglint-job" for p in _unknown_keys(reading)]
-    asked.problem = "\n".join(problems)
+    refused = set()
+    for reading in context.readings:
+        wrong = _unknown_keys(reading) if reading.dialect == "cfglint-job" else []
+        if not wrong:
+            continue
+        if reading.document.path == SET_PATH:
+            asked.problem = "\n".join(wrong)
+            return asked
+        # the other files of a folder are answered all the same
+        refused.add(id(reading.document))
+        asked.code = 2
+        for line in wrong:
+            print(f"cfglint: {line}", file=sys.stderr)
     for file in files:
         if file.path in reports and reports[file.path].broken_as and file.problems:
             problem = file.problems[0]
-            line = file.position(problem.span.start).line
-            print(f"cfglint: {file.path}:{line}: {problem.message}", file=sys.stderr)
+            at = file.position(problem.span.start).line
+            print(f"cfglint: {file.path}:{at}: {problem.message}", file=sys.stderr)
             asked.code = 2
     asked.files = len(files)
     asked.recognised = sum(bool(report.dialects) for report in reports.values())
-    asked.jobs = [_overridden(job, overrides) for job in context.jobs if not job.partial]
+    asked.jobs = [
+        _overridden(job, overrides)
+        for job in context.jobs
+        if not job.partial and not any(id(reading.document) in refused for reading in job.readings)
+    ]
     return asked
 
 

@@ -23,8 +23,8 @@ class DuplicateKey(ProblemRule):
     """A key stands twice in one mapping.
 
     Most readers keep the last value and drop the first without a word, so the setting a person sees first is not the one
-    in force. DeepSpeed (its JSON reader raises on duplicates) and OmegaConf (LLaMA-Factory) stop instead. The same value
-    twice does no harm: that is information only.
+    in force. DeepSpeed (its JSON reader raises on duplicates) and OmegaConf (LLaMA-Factory) stop instead, and so does every TOML
+    reader. The same value twice does no harm elsewhere: that is information only.
 
     How sure: the key is in the file twice; which readers refuse it is read from their source.
     """
@@ -72,6 +72,8 @@ class DuplicateKey(ProblemRule):
 
     def report(self, problem: Problem, document: Document, context: Context) -> Finding:
         refused = next((why for name, why in REFUSING.items() if name in dialects_of(document.file, context)), None)
+        if document.file.format == "toml":
+            refused = "TOML readers stop at a duplicate key"
         same = "same value" in problem.message
         severity = (
             self.severity if self.severity != "warning" else ("error" if refused else "info" if same else "warning")

@@ -108,8 +108,18 @@ def test_a_model_that_cannot_be_is_named_with_its_line(
     (tmp_path / "impossible.yaml").write_text(f"cfglint: 1\nkind: train\nmodel: {shape}\nmicro_batch_size: 1\n")
     assert main(["estimate", "impossible.yaml"]) == 2
     written = capsys.readouterr()
-    assert written.out == "" and written.err.startswith("cfglint estimate: impossible.yaml:3: model: ")
+    assert written.out == "" and written.err.startswith("cfglint: impossible.yaml:3: model: ")
     assert message in written.err
+
+
+def test_one_wrong_job_file_leaves_the_others_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = "cfglint: 1\nkind: train\nmodel: Qwen/Qwen2.5-0.5B\n"
+    (tmp_path / "good.yaml").write_text(f"{job}micro_batch_size: 1\n")
+    (tmp_path / "wrong.yaml").write_text(f"{job}micro_batchsize: 1\n")
+    assert main(["estimate", "."]) == 2
+    written = capsys.readouterr()
+    assert written.out.startswith("good.yaml") and "wrong.yaml" not in written.out
+    assert written.err == "cfglint: wrong.yaml:4: unknown key `micro_batchsize`; did you mean `micro_batch_size`?\n"
 
 
 def test_a_family_that_is_not_known_is_no_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
