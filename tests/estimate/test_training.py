@@ -595,3 +595,10 @@ def test_a_pair_is_two_sequences_of_tokens_and_compute() -> None:
     assert made["dpo"].batch.sequences == made["full"].batch.sequences == 2
     assert made["dpo"].compute.flops_per_step == 2 * (made["full"].compute.flops_per_step or 0)
     assert made["kto"].compute.flops_per_step == made["full"].compute.flops_per_step
+
+
+def test_more_data_parallel_ranks_than_gpus_make_no_verdict() -> None:
+    made = estimate_training(complete(gpus=8, zero_stage=3, data_parallel_size=1000))
+    assert made.memory.verdict == "unknown"
+    assert made.problems == ["data_parallel_size 1000 × 1 ranks of a model are more than 8 GPUs"]
+    assert estimate_training(complete(gpus=8, zero_stage=3, data_parallel_size=8)).problems == []

@@ -79,6 +79,10 @@ def ranks_of(read: Reader, profile: Profile) -> Ranks:
         )
         kinds = {"tensor": tensor, "pipeline": pipeline, "context": context}
         read.missing.append(f"{next(kind for kind, size in kinds.items() if size > 1)}_parallel_size")
+    if stated is not None and stated * model_ranks > world:
+        count = f"{world} {'GPU' if world == 1 else 'GPUs'}"
+        read.problems.append(f"data_parallel_size {stated} × {model_ranks} ranks of a model are more than {count}")
+        read.missing.append("data_parallel_size")
     data = stated or max(1, world // model_ranks)
     sharding, shards_gradients, reshard = _sharding(zero, fsdp, read.count("fsdp_version", 1), world)
     if zero == 0 and profile.name == "megatron":
