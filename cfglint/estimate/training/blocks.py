@@ -256,6 +256,14 @@ class BlockWriter:
             backward_temp=x.elements * DTYPE_BYTES[out_dtype] if numerics.train_base else 0.0,
         )
 
+    def _plain_norm(self, x: Value, width: float) -> Value:
+        """In fp32, without weights."""
+        tape = self.tape
+        wide = tape.to(x, "fp32")
+        square = tape.op((wide,), x.elements, "fp32", save=(wide,))
+        inverse = tape.op((square,), x.elements / width, "fp32", save_output=True)
+        return tape.to(tape.mul(wide, inverse), x.dtype)
+
     def project(
         self,
         x: Value,
@@ -587,6 +595,8 @@ class BlockWriter:
             if style.qk_norm:
                 k = self.norm(k, d if style.qk_norm == "head" else width_kv)
             v = self.project(x, "v", shape.hidden, width_kv)
+            if style.value_norm:
+                v = self._plain_norm(v, d)
         tape.keep(x)
         q = self.rotate(q, shape.heads)
         k = self.rotate(k, shape.kv_heads)

@@ -74,6 +74,8 @@ class Style:
     fused_gate_up: bool = False
     qk_norm: str = ""
     """``head`` (Qwen3, Gemma 3) or ``full`` (OLMo 2): a norm on queries and keys."""
+    value_norm: bool = False
+    """A norm without weights on each head's values (Gemma 4)."""
     post_norms: bool = False
     """Norms after attention and after the MLP, on top of those before (Gemma 2 and 3)."""
     pre_norms: bool = True
@@ -194,6 +196,15 @@ STYLES: Final[Mapping[str, Style]] = {
     "gemma": Style(norm="gemma", activation="gelu", embed_scale=True),
     "gemma2": Style(norm="gemma", post_norms=True, activation="gelu", embed_scale=True, logit_cap=True, score_cap=True),
     "gemma3_text": Style(norm="gemma", post_norms=True, qk_norm="head", activation="gelu", embed_scale=True),
+    "gemma4_text": Style(
+        norm="gemma",
+        post_norms=True,
+        qk_norm="head",
+        value_norm=True,
+        activation="gelu",
+        embed_scale=True,
+        logit_cap=True,
+    ),
     "olmo2": Style(norm="gemma", pre_norms=False, post_norms=True, qk_norm="full"),
     "olmo": Style(norm="layernorm32"),
     "gpt_oss": Style(norm="gemma", softmax_fp32=False, sinks=True, activation="clamped_glu"),
@@ -264,6 +275,7 @@ _SAME: Final[Mapping[str, str]] = {
     "minicpm": "granite",
     "phi3small": "phi3",
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
     "olmoe": "qwen3",
     "mt5": "t5",
     "umt5": "t5",

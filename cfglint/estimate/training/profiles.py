@@ -109,6 +109,8 @@ class Profile:
     """Experts that no other rank shares stay outside FSDP: plain tensors, whose gradients have their own dtype."""
     own_models: frozenset[str] = frozenset()
     """Model types of which the framework has classes of its own, with fused kernels; it runs transformers' for the others."""
+    whole_blocks: frozenset[str] = frozenset()
+    """Model types whose blocks are transformers' and are checkpointed by it, where ``checkpoints_sublayers`` holds for others."""
     own_norms: frozenset[str] = frozenset()
     """Model types in whose blocks it has norms and rotary embeddings of its own, each one kernel."""
     drops_outputs: bool = False
@@ -459,6 +461,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         leaves_whole_experts=True,
         own_models=_AUTOMODEL_MIXTURES,
         own_norms=frozenset({"llama", "qwen2"}),
+        # _should_use_hf_native_gradient_checkpointing, of transformers' classes of which no vision layers are named
+        whole_blocks=frozenset({"gemma2", "gemma3_text", "gemma4", "gemma4_text", "mistral", "phi3"}),
     ),
     # ROLL ``distributed/strategy/fsdp2_strategy.py`` and ``models/model_providers.py`` (Aug 2026): trained models in fp32 under
     # FSDP2, in the compute dtype under DeepSpeed; logits of the model as they are
@@ -587,6 +591,8 @@ def for_model(profile: Profile, model_type: str | None) -> Profile:
     """The profile of a framework's own class of this model, where it has one: fused kernels, blocks checkpointed as wholes."""
     if model_type in profile.own_norms:
         return replace(profile, norm_kernel="fused", rotary_kernel="fused")
+    if model_type in profile.whole_blocks:
+        return replace(profile, checkpoints_sublayers=False, reentrant=True)
     if model_type not in profile.own_models:
         return profile
     return replace(
