@@ -63,6 +63,23 @@ def test_tensors_of_real_steps(checkpointing: str, attention: str, vocabulary: i
     assert stage.peak.total / GIB == pytest.approx(measured, rel=0.018 if checkpointing == "full" else 0.001)
 
 
+@pytest.mark.parametrize(("checkpointing", "measured"), [("full", 37.517), ("none", 37.3008)])
+def test_a_mixture_norms_both_results(checkpointing: str, measured: float) -> None:
+    """The 26B's dimensions, cut to six layers: three norms more than a dense block has."""
+    config = SIX_LAYERS | {
+        "hidden_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2112, "enable_moe_block": True,
+        "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "num_global_key_value_heads": 2,
+    }  # fmt: skip
+    facts = {
+        "framework": "transformers", "framework_version": "5.24.0", "method": "full", "weight_dtype": "bf16", "micro_batch_size": 2,
+        "gradient_accumulation_steps": 1, "sequence_length": 1024, "packing": True, "gradient_checkpointing": checkpointing,
+        "attention": "sdpa", "loss_kernel": "torch", "optimizer": "adamw_torch_fused", "gpu": "H100-SXM", "gpus_per_node": 1,
+        "nodes": 1,
+    }  # fmt: skip
+    stage = fullest_stage(resolve(job_of(facts, config)))
+    assert stage is not None and stage.peak.total / GIB == pytest.approx(measured, rel=0.014)
+
+
 def automodel(model: str) -> Estimate:
     facts = {
         "framework": "nemo-automodel", "model": model, "gpu": "H100-80GB", "gpus_per_node": 8, "nodes": 1, "method": "full",

@@ -732,13 +732,18 @@ class BlockWriter:
         tape.keep(q, k, v)
         return self.project(out, "o", shape.heads * shape.value_dim, shape.hidden)
 
-    def feed_forward(self, x: Value) -> Value:
+    def feed_forward(self, x: Value, residual: Value) -> Value:
         shape = self.shape
         if not shape.experts:
             return self.mlp(x, shape.intermediate)
-        out = self.moe(x)
+        apart = self.style.expert_norms
+        out = self.moe(self.norm(residual, shape.hidden) if apart else x)
+        if apart:
+            out = self.norm(out, shape.hidden)
         if shape.shared_intermediate:
             shared = self.mlp(x, shape.shared_intermediate)
+            if apart:
+                shared = self.norm(shared, shape.hidden)
             out = self.tape.alias((out, shared), out.elements, out.dtype)
         return out
 
@@ -973,7 +978,7 @@ class BlockWriter:
             first = self.norm(x, width)
             attended = self.attention(first)
             second = first if style.one_norm else self.norm(x, width)
-            both = self.scatter(tape.add(self.feed_forward(second), attended))
+            both = self.scatter(tape.add(self.feed_forward(second, second), attended))
             return tape.footprint(x, tape.add(both, x))
         middle = x
         if shape.has_mixer:
@@ -989,7 +994,7 @@ class BlockWriter:
         if not shape.has_feed_forward:
             return tape.footprint(x, middle)
         hidden = self.norm(middle, width) if style.pre_norms else middle
-        hidden = self.scatter(self.feed_forward(hidden))
+        hidden = self.scatter(self.feed_forward(hidden, middle))
         if style.post_norms:
             hidden = self.norm(hidden, width)
         if style.residual_scale:

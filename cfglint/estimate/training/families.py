@@ -76,6 +76,8 @@ class Style:
     """``head`` (Qwen3, Gemma 3) or ``full`` (OLMo 2): a norm on queries and keys."""
     value_norm: bool = False
     """A norm without weights on each head's values (Gemma 4)."""
+    expert_norms: bool = False
+    """Experts read the residual stream through a norm of their own; their result and the dense MLP's have one each (Gemma 4)."""
     post_norms: bool = False
     """Norms after attention and after the MLP, on top of those before (Gemma 2 and 3)."""
     pre_norms: bool = True
@@ -201,6 +203,7 @@ STYLES: Final[Mapping[str, Style]] = {
         post_norms=True,
         qk_norm="head",
         value_norm=True,
+        expert_norms=True,
         activation="gelu",
         embed_scale=True,
         logit_cap=True,
