@@ -12,16 +12,12 @@ from typing import Any
 
 import pytest
 
-from cfglint.catalog.architecture import architecture_from_config
-from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.fit import fit_training, fitting_changes
 from cfglint.estimate.result import GIB, Estimate
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.resolve import resolve
-from cfglint.jobs.facts import SettingOrigin
-from cfglint.jobs.hardware import resolve_hardware
-from cfglint.jobs.job import ModelFacts, TrainingJob
+from tests.estimate.measured_steps import training_job
 
 STEPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("evaluation_steps.json").read_text("utf-8"))
 
@@ -39,19 +35,8 @@ LOGIT_BYTES = 10
 """16-bit logits, their fp32 copy and its log-softmax."""
 
 
-def training_job(**facts: Any) -> TrainingJob:
-    job = TrainingJob("job")
-    for key, value in facts.items():
-        if key != "name":
-            state(job, key, value, SettingOrigin("test", key))
-    job.hardware = resolve_hardware(job)
-    origin = SettingOrigin("test", "model")
-    job.model = ModelFacts("inline", architecture_from_config(facts["model"]), "the job file", origin)
-    return job
-
-
 def estimate(**facts: Any) -> Estimate:
-    return estimate_training(training_job(**{**LORA, **facts}))
+    return estimate_training(training_job({**LORA, **facts}))
 
 
 def logits_gib(sequences: int) -> float:
@@ -60,7 +45,7 @@ def logits_gib(sequences: int) -> float:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step["job"]["name"])
 def test_a_measured_evaluation(step: dict[str, Any]) -> None:
-    stage = fullest_stage(resolve(training_job(**step["job"])))
+    stage = fullest_stage(resolve(training_job(step["job"])))
     assert stage is not None
     assert stage.peak.phases["evaluation"] / GIB == pytest.approx(step["evaluation_gib"], rel=0.011)
     if "save_gib" in step:
@@ -99,7 +84,7 @@ def test_a_length_of_its_own_stands_for_trainings() -> None:
 
 @pytest.mark.parametrize(("framework", "sequences"), [("axolotl", 2), ("torchtune", 2), ("ms-swift", 1), ("trl", 8)])
 def test_each_framework_has_its_own_default(framework: str, sequences: int) -> None:
-    plan = resolve(training_job(**{**LORA, "framework": framework, "evaluates": True, "micro_batch_size": 2}))
+    plan = resolve(training_job({**LORA, "framework": framework, "evaluates": True, "micro_batch_size": 2}))
     assert plan.evaluation_batch == sequences
 
 
@@ -142,7 +127,7 @@ def test_keys_and_values_are_kept_by_trainers_before_transformers_5() -> None:
 
 def test_gradients_wait_in_their_buffer_where_there_is_one() -> None:
     facts = {"method": "full", "evaluates": True, "gpus_per_node": 8, "eval_micro_batch_size": 1, "micro_batch_size": 1}
-    job = training_job(**{**LORA, **facts, "framework": "transformers", "zero_stage": 3})
+    job = training_job({**LORA, **facts, "framework": "transformers", "zero_stage": 3})
     stage = fullest_stage(resolve(job))
     assert stage is not None
     assert stage.states.gradients > GIB
@@ -161,7 +146,7 @@ def test_a_low_end_takes_short_samples_even_where_training_packs() -> None:
 
 
 def test_what_would_fit_is_a_smaller_batch_of_evaluation() -> None:
-    job = training_job(**{**LORA, "evaluates": True, "gpu": "A100-SXM4-40GB"})
+    job = training_job({**LORA, "evaluates": True, "gpu": "A100-SXM4-40GB"})
     assert estimate_training(job).memory.verdict == "likely-oom"
     best = fitting_changes(job)[0]
     assert best.facts == {"eval_micro_batch_size": 2}
@@ -183,7 +168,9 @@ FULL: dict[str, Any] = {
 
 def test_fsdp_1_gathers_unit_by_unit_and_keeps_the_outer_one_for_shards() -> None:
     facts = {**LORA, **FULL, "fsdp_version": 1}
-    full, sharded = (fullest_stage(resolve(training_job(**facts, state_dict=kind))) for kind in ("full", "sharded"))
+    full, sharded = (
+        fullest_stage(resolve(training_job({**facts, "state_dict": kind}))) for kind in ("full", "sharded")
+    )
     assert full is not None and sharded is not None
     outer = 2 * QWEN["vocab_size"] * QWEN["hidden_size"]
     total = estimate(**FULL, fsdp_version=1).parameters
@@ -194,7 +181,7 @@ def test_fsdp_1_gathers_unit_by_unit_and_keeps_the_outer_one_for_shards() -> Non
 
 
 def test_each_unit_is_whole_while_fsdp_1_cuts_it() -> None:
-    stage = fullest_stage(resolve(training_job(**{**LORA, **FULL, "fsdp_version": 1})))
+    stage = fullest_stage(resolve(training_job({**LORA, **FULL, "fsdp_version": 1})))
     assert stage is not None
     outer = 2 * QWEN["vocab_size"] * QWEN["hidden_size"]
     assert stage.peak.phases["load"] - stage.states.weights == pytest.approx(outer * 4, rel=0.001)

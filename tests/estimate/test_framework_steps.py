@@ -14,29 +14,14 @@ from typing import Any
 
 import pytest
 
-from cfglint.catalog.architecture import architecture_from_config
-from cfglint.dialects.cfglint_job import state
 from cfglint.estimate.result import GIB
 from cfglint.estimate.training import estimate_training
 from cfglint.estimate.training.estimator import fullest_stage
 from cfglint.estimate.training.resolve import resolve
-from cfglint.jobs.facts import SettingOrigin
-from cfglint.jobs.hardware import resolve_hardware
-from cfglint.jobs.job import ModelFacts, TrainingJob
+from tests.estimate.measured_steps import training_job
 
 STEPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("framework_steps.json").read_text("utf-8"))
 WORST = 0.02
-
-
-def training_job(mapping: dict[str, Any]) -> TrainingJob:
-    job = TrainingJob(mapping["name"])
-    for key, value in mapping.items():
-        if key != "name":
-            state(job, key, value, SettingOrigin("steps", key))
-    job.hardware = resolve_hardware(job)
-    origin = SettingOrigin("steps", "model")
-    job.model = ModelFacts("inline", architecture_from_config(mapping["model"]), "the job file", origin)
-    return job
 
 
 def error_of(step: dict[str, Any]) -> float:

@@ -85,9 +85,14 @@ def cogvlm2(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     for module, out, inner in (("gate_proj", width, hidden), ("up_proj", width, hidden), ("down_proj", hidden, width)):
         yield from linear(module, out, inner, "mlp", where)
     seen = vision.size("hidden_size")
-    yield from matrix("conv", (seen, seen, 2, 2), PROJECTOR)
-    yield from vector("conv", seen, PROJECTOR, bias=True)
-    yield from linear("linear_proj", hidden, seen, PROJECTOR)
+    yield from _glm_projector(seen, seen, hidden, width)
+
+
+def _glm_projector(seen: int, joined: int, hidden: int, width: int) -> Iterator[Tensor]:
+    """A convolution joins four patches of ``seen`` into ``joined``, then a gated MLP, and marks of an image's ends."""
+    yield from matrix("conv", (joined, seen, 2, 2), PROJECTOR)
+    yield from vector("conv", joined, PROJECTOR, bias=True)
+    yield from linear("linear_proj", hidden, joined, PROJECTOR)
     yield from norm("norm1", hidden, bias=True, role=PROJECTOR)
     yield from linear("gate_proj", width, hidden, PROJECTOR)
     yield from linear("dense_h_to_4h", width, hidden, PROJECTOR)
@@ -99,15 +104,7 @@ def cogvlm2(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
 def glm_edge(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
     """GLM-Edge-V: a convolution joins four patches, then a gated MLP as wide as the text's."""
     hidden, width = text.size("hidden_size"), text.size("intermediate_size")
-    yield from matrix("conv", (hidden, vision.size("hidden_size"), 2, 2), PROJECTOR)
-    yield from vector("conv", hidden, PROJECTOR, bias=True)
-    yield from linear("linear_proj", hidden, hidden, PROJECTOR)
-    yield from norm("norm1", hidden, bias=True, role=PROJECTOR)
-    yield from linear("gate_proj", width, hidden, PROJECTOR)
-    yield from linear("dense_h_to_4h", width, hidden, PROJECTOR)
-    yield from linear("dense_4h_to_h", hidden, width, PROJECTOR)
-    yield from matrix("boi", (1, hidden), PROJECTOR)
-    yield from matrix("eoi", (1, hidden), PROJECTOR)
+    yield from _glm_projector(vision.size("hidden_size"), hidden, hidden, width)
 
 
 def molmo_point(outer: Config, vision: Config, text: Config) -> Iterator[Tensor]:
