@@ -92,7 +92,7 @@ class EvaluationLogits(Rule):
         if not readings or any(r.dialect != "hf-training-args" for r in readings):
             return
         moved = argument(job, "eval_accumulation_steps")
-        if not self._evaluates(job) or argument(job, "num_labels") is not None:
+        if job.value("evaluates") is not True or argument(job, "num_labels") is not None:
             return
         for key in ("predict_with_generate", "batch_eval_metrics"):
             on = argument_on(job, key)
@@ -134,11 +134,6 @@ class EvaluationLogits(Rule):
             severity="info",
             job=job,
         )
-
-    def _evaluates(self, job: TrainingJob) -> bool:
-        strategy = word(argument(job, "eval_strategy", "evaluation_strategy"))
-        on = argument_on(job, "do_eval")
-        return (strategy is not None and strategy != "no") or bool(on and on.value)
 
     def _cause(self, job: TrainingJob) -> Fact[object] | None:
         loss_only = argument_on(job, "prediction_loss_only")

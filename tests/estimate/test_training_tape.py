@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cfglint.estimate.training.activations import numerics_of
-from cfglint.estimate.training.blocks import BlockWriter, Delta, Numerics, Scan, Shape, block_footprint
+from cfglint.estimate.training.blocks import BlockWriter, block_footprint
 from cfglint.estimate.training.families import STYLES, Style
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.resolve import resolve
+from cfglint.estimate.training.shapes import Delta, Numerics, Scan, Shape
 from cfglint.estimate.training.tape import Tape, Value, Weight
 from cfglint.jobs.facts import FlagOrigin
 from cfglint.jobs.job import TrainingJob

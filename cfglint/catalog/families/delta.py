@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cfglint.catalog.architecture import Mla, StateSpace, Tensor, UnknownArchitecture
 from cfglint.catalog.families.config import Config
-from cfglint.catalog.families.hybrid import convolution
+from cfglint.catalog.families.hybrid import LightningAttention, convolution
 from cfglint.catalog.families.moe import DEEPSEEK, Experts, LatentAttention, dense_first, hyper_connections, times
 from cfglint.catalog.families.parts import (
     Attention,
@@ -141,7 +141,7 @@ class GatedLatentAttention(LatentAttention):
 
 
 @dataclass(frozen=True)
-class LingLightning:
+class LingLightning(LightningAttention):
     """Ling 2.5's lightning attention (modeling_bailing_moe_v2_5.py beside the checkpoints)."""
 
     attention: Attention = field(default_factory=lambda: Attention(kv_heads=""))
@@ -157,13 +157,6 @@ class LingLightning:
         yield from linear("g_proj", inner, hidden, LINEAR, where)
         yield from norm("g_norm", inner, where, role=LINEAR)
         yield from linear("dense", hidden, inner, LINEAR, where, bias=c.flag("use_bias"))
-
-    def facts(self, c: Config) -> dict[str, Any]:
-        return {"recurrent": True}
-
-    def describe(self, c: Config, body: Body) -> None:
-        heads, _, width = self.attention.read(c)
-        body.ssm = StateSpace("lightning-attention", 0, heads * width * width, heads * width)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Final
 
 from cfglint.catalog.architecture import Architecture, Layer
-from cfglint.estimate.training.blocks import Delta, Numerics, Scan, Shape, block_footprint
+from cfglint.estimate.training.blocks import block_footprint
 from cfglint.estimate.training.families import ALL_LINEAR, ENCODERS, Style, dropout_of, slots_of, style_of
 from cfglint.estimate.training.formats import BITSANDBYTES
 from cfglint.estimate.training.loss import Head, head_footprint
 from cfglint.estimate.training.objectives import Scoring
 from cfglint.estimate.training.parameters import adapter_slots, bare_experts, expert_adapters, separate_experts
 from cfglint.estimate.training.plan import PREFERENCE, Plan
+from cfglint.estimate.training.shapes import Delta, Numerics, Scan, Shape
 from cfglint.estimate.training.states import outer_dtype, trainable_dtype, unquantized_dtype
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint
 from cfglint.estimate.training.vision import Tower, tower_of

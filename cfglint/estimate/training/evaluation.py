@@ -63,14 +63,8 @@ def forward_moments(activations: Activations, windows: Windows, keeps_cache: boo
         cache = run.cache if keeps_cache else 0.0
         for position in sorted({0, run.count - 1}):
             before = passed + position
-            copied = (windows.outer_buffer + windows.block * 2) if not before else windows.block * windows.copied_blocks
-            ungathered = 0.0 if windows.reshard else windows.block * before
-            at_start = {"activations": f.input, "gathered": windows.outer + copied + ungathered}
-            gathered = windows.outer + windows.block * windows.forward_blocks
-            inside = {
-                "activations": f.input + f.forward_plain,
-                "gathered": gathered if windows.reshard else windows.outer + windows.block * (before + 1),
-            }
+            at_start = {"activations": f.input, "gathered": windows.copied_out(before)}
+            inside = {"activations": f.input + f.forward_plain, "gathered": windows.in_block(before + 1)}
             alive = {"masks": masks, "casts": casts + f.casts * position, "cache": cached + cache * position}
             found.extend(({**inside, **alive}, *([{**at_start, **alive}] if windows.copied_blocks else [])))
         casts += f.casts * run.count
@@ -78,11 +72,10 @@ def forward_moments(activations: Activations, windows: Windows, keeps_cache: boo
         passed += run.count
     head = activations.head
     if head is not None:
-        everything = 0.0 if windows.reshard else windows.block * passed
         moment = {
             "activations": head.input,
             "logits": head.forward_plain,
-            "gathered": windows.outer + windows.head + everything + windows.block * windows.head_blocks,
+            "gathered": windows.at_head(passed),
             "masks": masks,
             "casts": casts,
             "cache": cached,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2
 
-from cfglint.estimate.training.blocks import BlockWriter, Numerics, Shape
+from cfglint.estimate.training.blocks import BlockWriter
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.log_probabilities import divergence, from_logits, tiled
 from cfglint.estimate.training.objectives import Scoring
+from cfglint.estimate.training.shapes import Numerics, Shape
 from cfglint.estimate.training.supervised import checkpointed, read_for_metrics
 from cfglint.estimate.training.tape import DTYPE_BYTES, Footprint, Value, Weight
 

@@ -73,22 +73,15 @@ def walk(
         own = run.kept or f.input  # offloaded activations are on the device while their block runs
         if windows.copied_blocks:
             for position in sorted({0, run.count - 1}):
-                before = passed + position
-                copied = (
-                    windows.outer_buffer + windows.block * 2 if not before else windows.block * windows.copied_blocks
-                )
                 consider(
                     "forward",
                     gradients=held,
                     activations=done + run.kept * position + f.input,
                     logits=last,
-                    gathered=windows.outer + copied + (0.0 if windows.reshard else windows.block * before),
+                    gathered=windows.copied_out(passed + position),
                     casts=casts,
                 )
         passed += run.count
-        gathered = windows.outer + windows.block * windows.forward_blocks
-        if not windows.reshard:
-            gathered = windows.outer + windows.block * (passed + 1)
         consider(
             "forward",
             gradients=held,
@@ -96,7 +89,7 @@ def walk(
             + run.kept * (run.count - 1)
             + (own + f.forward_plain if run.checkpointed else f.input + f.forward_saving),
             logits=last,
-            gathered=gathered,
+            gathered=windows.in_block(passed),
             casts=casts + (f.casts * (run.count - 1) if run.checkpointed else 0.0),
         )
         done += run.kept * run.count
@@ -111,7 +104,7 @@ def walk(
             gradients=held,
             activations=kept + carried + head.input,
             logits=head.forward_saving,
-            gathered=windows.outer_at_loss + windows.head + everything + windows.block * windows.head_blocks,
+            gathered=windows.at_head(layers),
             casts=0.0 if activations.returned else casts,
         )
         if activations.returned:

@@ -81,6 +81,20 @@ class Windows:
     loading: float = 0.0
     """The largest part that is whole on the device while the model is cut into shards."""
 
+    def copied_out(self, before: int) -> float:
+        """Gathered, with its buffers, while a block is copied out of its own, after ``before`` others."""
+        copied = self.block * self.copied_blocks if before else self.outer_buffer + self.block * 2
+        return self.outer + copied + (0.0 if self.reshard else self.block * before)
+
+    def in_block(self, through: int) -> float:
+        """Gathered while a block runs forward; ``through``: blocks up to this one."""
+        return self.outer + self.block * (self.forward_blocks if self.reshard else through + 1)
+
+    def at_head(self, layers: int) -> float:
+        """Gathered while the head and the loss run, after so many blocks."""
+        blocks = self.head_blocks + (0 if self.reshard else layers)
+        return self.outer_at_loss + self.head + self.block * blocks
+
     @property
     def outer_at_loss(self) -> float:
         return 0.0 if self.frees_outer else self.outer

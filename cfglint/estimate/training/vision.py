@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cfglint.catalog.architecture import Architecture
-from cfglint.estimate.training.blocks import Numerics, Shape, block_footprint
+from cfglint.estimate.training.blocks import block_footprint
 from cfglint.estimate.training.families import Style
 from cfglint.estimate.training.plan import Plan
+from cfglint.estimate.training.shapes import Numerics, Shape
 
 USUAL_TOKENS: Final = 1280
 """Tokens that an image of any size is taken to have: ``MAX_PIXELS`` 1003520 of ms-swift's examples, 28 pixels a side each."""
